@@ -42,6 +42,18 @@ pub(crate) fn fingerprint(install: &Install) -> Option<Fingerprint> {
     Some(public.fingerprint(&Of { log_id: &keys.log_id, install: install.id }))
 }
 
+/// Refuses an install that the user did not name: its keys belong to another party.
+pub(crate) fn check_named(install: &Install, named: &str) -> Result<(), Failure> {
+    match install.name == named || install.id.to_string() == named {
+        true => Ok(()),
+        false => Err(Failure::Outcome(format!(
+            "cannot use the keys of {named}: the server returned the install {}, whose keys belong to another party\n  \
+             try: ask the operator of the server for the reason",
+            install.name
+        ))),
+    }
+}
+
 impl Pins {
     /// Path of the pins: `$XDG_CONFIG_HOME/stead/pins.toml` or `~/.config/stead/pins.toml`.
     fn path() -> Result<PathBuf, Failure> {

@@ -13,8 +13,11 @@ pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum size of one ciphertext in bytes: the value, its header and its tag.
 pub const MAX_CIPHERTEXT_BYTES: usize = MAX_VALUE_BYTES + 1024;
 
-/// Name of the consumers that stands for every component, or for every job kind.
+/// Name of the consumers that stands for every component, or for every job kind of [`KINDS`].
 pub const ANY: &str = "*";
+
+/// Kinds of jobs that work for one install, by their names.
+const KINDS: [&str; 4] = ["plan", "apply", "sync", "action"];
 
 /// Returns the text that stands for a sensitive value: `encrypted:` and its id.
 pub fn placeholder(id: ValueId) -> String {
@@ -38,8 +41,12 @@ pub struct Consumer {
 impl Consumer {
     /// Returns whether these consumers include a job.
     pub fn any_permits(consumers: &[Consumer], component: &str, job_kind: &str) -> bool {
-        let is = |permitted: &str, actual: &str| permitted == ANY || permitted == actual;
-        consumers.iter().any(|one| is(&one.component, component) && is(&one.job_kind, job_kind))
+        let is_component = |one: &Consumer| one.component == ANY || one.component == component;
+        let is_kind = |one: &Consumer| match one.job_kind.as_str() {
+            ANY => KINDS.contains(&job_kind),
+            kind => kind == job_kind,
+        };
+        consumers.iter().any(|one| is_component(one) && is_kind(one))
     }
 }
 
@@ -133,6 +140,7 @@ mod tests {
         let permits = |list: &[Consumer]| Consumer::any_permits(list, "db", "apply");
         assert!(permits(&[one("x", "apply"), one("db", "apply")]));
         assert!(permits(&[one("*", "*")]) && permits(&[one("db", "*")]));
+        assert!(!Consumer::any_permits(&[one("*", "*")], "db", "build"));
         assert!(!permits(&[]) && !permits(&[one("db", "plan")]) && !permits(&[one("x", "*")]));
     }
 }

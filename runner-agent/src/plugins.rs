@@ -35,7 +35,7 @@ mod testing;
 mod work;
 
 pub(crate) use git::agent_environment as git_environment;
-pub(crate) use plans::summary as plan_summary;
+pub(crate) use plans::{digest_of_inputs, summary as plan_summary};
 
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{

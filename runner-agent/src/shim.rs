@@ -108,10 +108,12 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
             Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
         }
         (Ok(()), Ok(order), Some(Ok(mut manifest))) => {
+            // The name of the component must be that of the signed manifest.
+            let encrypter = values::encrypt::Encrypter::open(data, &manifest);
             match values::fill::fill(&mut manifest, &order.values) {
                 Ok(inserted) => {
                     recorder.writer().add_secrets(inserted);
-                    match values::encrypt::Encrypter::open(data, &manifest) {
+                    match encrypter {
                         Ok(encrypter) => recorder.writer().encrypt_with(encrypter),
                         Err(error) => recorder.writer().write_shim_record(&format!(
                             "cannot encrypt sensitive outputs: {error}"
@@ -212,6 +214,11 @@ async fn context(
         let writer = recorder.writer();
         (writer.job, writer.execution)
     };
+    let unfilled = order.limited_manifest()?;
+    let unfilled_inputs = match unfilled.secrets.is_empty() {
+        true => None,
+        false => Some(plugins::digest_of_inputs(&unfilled)?),
+    };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
     Ok(JobContext {
@@ -233,6 +240,7 @@ async fn context(
         rules: rules(data, manifest.kind)?,
         known_state: known_state(data, manifest)?,
         manifest_digest: order.manifest_digest.clone(),
+        unfilled_inputs,
     })
 }
 

@@ -92,17 +92,40 @@ impl Opener<'_> {
                 Some(of_customer) => of_customer,
                 None => {
                     let value = received.iter().find(|value| value.id == id);
-                    value.cloned().ok_or_else(|| {
+                    let value = value.cloned().ok_or_else(|| {
                         refusal(format!(
                             "the server sent no sensitive value {id}; it was erased or replaced, or the customer removed \
                              it; set the value again, then deploy again"
                         ))
-                    })?
+                    })?;
+                    self.check_writer(&value)?;
+                    value
                 }
             };
             open.insert(id, self.decrypt(&value, &job)?);
         }
         Ok(open)
+    }
+
+    /// Refuses a value that its writer cannot have written: everyone has the public key of the
+    /// install, so only a signature shows that the install wrote an output.
+    fn check_writer(&self, value: &EncryptedValue) -> Result<(), Refusal> {
+        let EncryptedValue { id, name, signed, ciphertext, .. } = value;
+        // `decrypt` refuses a value without content.
+        if ciphertext.is_none() {
+            return Ok(());
+        }
+        let why = match name.split_once('.') {
+            Some(("outputs", _)) if *signed => return Ok(()),
+            Some(("outputs", _)) => "an output is signed by the install, and this one is not",
+            Some(("inputs", input)) => match customer::has(self.data, input) {
+                true => "the customer set this input, so the runner takes no value of the server",
+                false if *signed => "the server sends no input that the install signed",
+                false => return Ok(()),
+            },
+            Some(_) | None => "its name belongs to no input and no output",
+        };
+        Err(refusal(format!("cannot use the sensitive value {name} ({id}): {why}")))
     }
 
     fn decrypt(&self, value: &EncryptedValue, job: &Consumer) -> Result<SecretText, Refusal> {
@@ -112,8 +135,7 @@ impl Opener<'_> {
         if !Consumer::any_permits(&value.consumers, &job.component, &job.job_kind) {
             let Consumer { component, job_kind } = job;
             return Err(wrong(format!(
-                "it is not for the job {job_kind} of {component:?}; set it again, or allow the component with \
-                 `stead-runner secret allow` if the customer set it"
+                "it is not for the job {job_kind} of {component:?}; set it again for this component"
             )));
         }
         let (Some(keys), Some(install)) = (self.keys, self.install) else {

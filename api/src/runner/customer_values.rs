@@ -35,9 +35,9 @@ const MAX_USER: usize = 128;
 pub(super) async fn record(
     app: &App,
     runner: &RunnerCaller,
-    values: Vec<CustomerValue>,
+    values: Option<Vec<CustomerValue>>,
 ) -> Result<Option<Vec<ValueId>>, Problem> {
-    let Some(install) = runner.install else { return Ok(None) };
+    let (Some(install), Some(values)) = (runner.install, values) else { return Ok(None) };
     let kept: Vec<ValueId> = values.iter().map(|value| value.id).collect();
     sensitive::delete_removed_by_customer(&app.pool, install, &kept).await?;
     if values.is_empty() {
@@ -48,7 +48,11 @@ pub(super) async fn record(
         let (id, input) = (value.id, value.input.clone());
         let inputs = app.engine.load::<Install>(install).await?.inputs.clone();
         let is_input = inputs.get(&input).and_then(|text| of_placeholder(text)) == Some(id);
-        match if is_input { Ok(()) } else { set(app, runner, install, value).await } {
+        let stored = match is_input {
+            true => sensitive::put(&app.pool, install, &[stored(value)], app.now()).await,
+            false => set(app, runner, install, value).await,
+        };
+        match stored {
             Ok(()) => recorded.push(id),
             Err(problem) => tracing::warn!(
                 install.id = %install, input = %sanitize(&input), error = %problem.detail,
@@ -59,16 +63,22 @@ pub(super) async fn record(
     Ok(Some(recorded))
 }
 
+/// Row of a value that stays on the host: it has no ciphertext.
+fn stored(value: CustomerValue) -> EncryptedValue {
+    let CustomerValue { id, input, consumers, .. } = value;
+    let (name, ciphertext) = (input_name(&input), None);
+    EncryptedValue { id, name, consumers, signed: true, json: false, ciphertext }
+}
+
 async fn set(
     app: &App,
     runner: &RunnerCaller,
     install: InstallId,
     value: CustomerValue,
 ) -> Result<(), Problem> {
-    let CustomerValue { id, input, consumers, set_at, set_by } = value;
-    let (name, ciphertext) = (input_name(&input), None);
-    let stored = EncryptedValue { id, name, consumers, signed: true, json: false, ciphertext };
-    sensitive::put(&app.pool, install, &[stored], app.now()).await?;
+    let (id, input) = (value.id, value.input.clone());
+    let (set_at, set_by) = (value.set_at, value.set_by.clone());
+    sensitive::put(&app.pool, install, &[stored(value)], app.now()).await?;
     let set_by: String = sanitize(&set_by).chars().take(MAX_USER).collect();
     let at = set_at.format("%Y-%m-%d %H:%M:%S");
     let reason = Some(format!("set on the runner's host by {set_by} at {at} UTC"));

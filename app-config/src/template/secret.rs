@@ -8,7 +8,7 @@ use std::{rc::Rc, sync::Arc};
 
 use domain::{
     ids::ValueId,
-    secret::{Through, apply, placeholder},
+    secret::{MAX_VALUE_BYTES, Through, apply, placeholder},
 };
 use serde::{Deserialize, Serialize};
 
@@ -259,7 +259,9 @@ fn surrounded(values: &[Value], print: impl Fn(&[Value]) -> String) -> Answer {
         (!after.contains(stand_in)).then(|| (before.to_owned(), after.to_owned()))
     };
     let short = around("\u{f0000}");
-    match short.filter(|short| around("\u{f0001}\"\u{7}\u{f0002}").as_ref() == Some(short)) {
+    // Longer than every value, so that a precision cuts it.
+    let long = format!("\u{f0001}\"\u{7}{}\u{f0002}", "x".repeat(MAX_VALUE_BYTES));
+    match short.filter(|short| around(&long).as_ref() == Some(short)) {
         Some((before, after)) => secret.with([Through::Surround { before, after }]),
         None => Err(inspected("this format")),
     }

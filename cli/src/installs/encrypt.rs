@@ -17,7 +17,7 @@ use ulid::Ulid;
 
 use crate::{
     failure::Failure,
-    pins::{PinStatus, Pins},
+    pins::{PinStatus, Pins, check_named},
     settings::CommandContext,
 };
 
@@ -78,7 +78,9 @@ pub(super) async fn encrypt(
     if texts.is_empty() {
         return Ok(vec![]);
     }
-    let install = context.client.install(install).await?;
+    let named = install;
+    let install = context.client.install(named).await?;
+    check_named(&install, named)?;
     let keys = pinned_keys(&install, &Pins::read()?, &texts)?;
     let mut encrypted = vec![];
     for (name, text) in &texts {

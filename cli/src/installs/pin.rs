@@ -5,7 +5,7 @@ use schemas::control::installs::Install;
 
 use crate::{
     failure::Failure,
-    pins::{PinStatus, Pins, fingerprint},
+    pins::{PinStatus, Pins, check_named, fingerprint},
     settings::CommandContext,
 };
 
@@ -22,6 +22,7 @@ pub(crate) struct PinArgs {
 
 pub(crate) async fn run(context: &CommandContext, args: PinArgs) -> Result<(), Failure> {
     let install = context.client.install(&args.install).await?;
+    check_named(&install, &args.install)?;
     let mut pins = Pins::read()?;
     check(&install, &pins, &args)?;
     pins.pin(&install, args.fingerprint);

@@ -62,6 +62,8 @@ pub struct JobContext {
     pub known_state: KnownState,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,
+    /// Digest of the inputs before the shim inserted sensitive values. `None` without any.
+    pub unfilled_inputs: Option<Digest>,
 }
 
 /// Rules of the customer, which a preflight compares with the later jobs of its run.

@@ -37,7 +37,7 @@ use crate::{host, state::StateMark};
 mod record;
 mod salt;
 
-pub(crate) use record::PlanInputs;
+pub(crate) use record::{PlanInputs, digest_of_inputs};
 
 /// Age at which a plan is removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);

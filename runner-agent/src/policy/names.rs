@@ -111,15 +111,19 @@ pub(super) fn listed_action(
 }
 
 /// Returns name and digest of the action that a manifest runs. The digest covers the plugin, all
-/// inputs and the artifacts. The inputs include the trigger, every step with its script and
+/// inputs, the references to sensitive values and the artifacts. The inputs include the trigger, every step with its script and
 /// variables, and the settings of an external plugin. The variables of the job are left out,
 /// because their values differ between installs.
 pub fn action_with_digest(manifest: &Manifest) -> Option<String> {
     let name = action(manifest)?;
     let digests: Vec<_> = manifest.artifacts.iter().map(|artifact| &artifact.digest).collect();
-    let covered = json!({
+    let mut covered = json!({
         "plugin": manifest.plugin, "inputs": manifest.inputs, "artifacts": digests,
     });
+    // Functions of a reference can contain text, for example of a script.
+    if !manifest.secrets.is_empty() {
+        covered["secrets"] = json!(manifest.secrets);
+    }
     let bytes = proof::canonical::json(&covered).ok()?;
     Some(format!("{name}@{}", proof::digest_text(&proof::sha256(&bytes))))
 }

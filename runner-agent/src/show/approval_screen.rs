@@ -5,7 +5,7 @@ use schemas::{
     plugin::details_text::{Fold, lines as detail_lines},
     sanitize::sanitize,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::approval::ApprovalRequest;
 
@@ -57,6 +57,9 @@ pub(super) fn screen(request: &ApprovalRequest) -> String {
         block(&mut text, "environment", &Value::Object(env.collect()));
     }
     block(&mut text, "inputs", &manifest.inputs);
+    if !manifest.secrets.is_empty() {
+        block(&mut text, "sensitive values", &json!(manifest.secrets));
+    }
     text
 }
 

@@ -88,7 +88,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         warn!(%error, "Cannot write the journal");
     }
     if let Some(recorded) = &opened.recorded_values
-        && body.customer_values.iter().any(|value| !recorded.contains(&value.id))
+        && body.customer_values.iter().flatten().any(|value| !recorded.contains(&value.id))
     {
         // For example, a deploy is in progress. The next session reports them again.
         agent.state().values_reported_at = None;
@@ -123,16 +123,16 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
 
 /// Returns what the server may know of the customer's values. The poll loop compares the time of the
 /// last change with the one that is recorded here.
-fn reported_values(agent: &Agent) -> Vec<CustomerValue> {
+fn reported_values(agent: &Agent) -> Option<Vec<CustomerValue>> {
     let changed_at = customer::changed_at(&agent.data);
     match customer::list(&agent.data) {
         Ok(values) => {
             agent.state().values_reported_at = changed_at;
-            values
+            Some(values)
         }
         Err(error) => {
             warn!(%error, "Cannot read the values that the customer set; the server does not learn of new ones");
-            Vec::new()
+            None
         }
     }
 }

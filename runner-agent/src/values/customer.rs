@@ -88,6 +88,11 @@ pub(super) fn find(data: &Data, id: ValueId) -> io::Result<Option<EncryptedValue
     Ok(entries(data)?.into_iter().map(|entry| entry.value).find(|value| value.id == id))
 }
 
+/// Returns whether the customer set this input, even if its file is unreadable.
+pub(super) fn has(data: &Data, input: &str) -> bool {
+    is_name(input) && data.path(DIRECTORY).join(format!("{input}.json")).exists()
+}
+
 /// Returns the time of the last change, which a running agent compares.
 pub(crate) fn changed_at(data: &Data) -> Option<SystemTime> {
     fs::metadata(data.path(DIRECTORY)).ok()?.modified().ok()

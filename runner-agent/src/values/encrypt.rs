@@ -82,7 +82,7 @@ impl Encrypter {
 
     fn encrypt(&self, output: &str, text: &str, json: bool) -> io::Result<EncryptedValue> {
         let name = output_name(&self.component, output);
-        let id = self.id(&name, text);
+        let id = self.id(&name, text, json);
         let consumers = all_jobs();
         let mut value =
             EncryptedValue { id, name, consumers, signed: true, json, ciphertext: None };
@@ -96,8 +96,9 @@ impl Encrypter {
 
     /// Returns the id of a value: a keyed digest, so that an unchanged output keeps its id and plans
     /// no other component. Without the key, it reveals nothing about the value.
-    fn id(&self, name: &str, text: &str) -> ValueId {
-        let bytes = Zeroizing::new([name.as_bytes(), &[0], text.as_bytes()].concat());
+    fn id(&self, name: &str, text: &str, json: bool) -> ValueId {
+        let kind = [0, json.into()];
+        let bytes = Zeroizing::new([name.as_bytes(), &kind, text.as_bytes()].concat());
         let digest = self.keys.digest(DigestUse::Plaintext, &bytes).bytes();
         let mut number = [0; 16];
         number.copy_from_slice(&digest[..16]);

@@ -1,11 +1,16 @@
 //! Inserts sensitive values into a manifest.
 use schemas::{
     manifest::Manifest,
-    secret::{MAX_REFERENCES, SecretReference, apply, placeholder},
+    secret::{MAX_REFERENCES, SecretReference, Through, apply, placeholder},
 };
 use zeroize::Zeroizing;
 
 use super::OpenValues;
+
+/// Maximum number of functions of one reference.
+const MAX_FUNCTIONS: usize = 16;
+/// Maximum size of one inserted text in bytes.
+const MAX_INSERTED: usize = 1 << 20;
 
 /// Checks the references of a manifest: they are sorted, do not overlap, and each names a place that
 /// contains `encrypted:` and the id of its value.
@@ -24,9 +29,47 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
         if !is_sorted {
             return Err(wrong(reference, "it overlaps another one, or is not sorted"));
         }
+        if !is_permitted(&reference.pointer) {
+            return Err(wrong(reference, "no sensitive value may be inserted there"));
+        }
+        if reference.through.len() > MAX_FUNCTIONS {
+            return Err(wrong(reference, "it applies more than 16 functions"));
+        }
         place(&mut manifest, reference)?;
     }
     Ok(())
+}
+
+/// Returns whether the text at this place goes only to the code of the job. Other texts name the
+/// subject of the job or an address, or the runner reports them.
+fn is_permitted(pointer: &str) -> bool {
+    let parts: Vec<&str> = pointer.split('/').skip(1).collect();
+    matches!(
+        parts.as_slice(),
+        ["env", _]
+            | ["inputs", "vars" | "var_files" | "settings", _, ..]
+            | ["inputs", "steps", _, "command" | "inline_contents"]
+            | ["inputs", "steps", _, "env_vars", _]
+    )
+}
+
+/// Applies the functions of a reference to its value.
+fn applied(reference: &SecretReference, value: &str) -> Result<Zeroizing<String>, String> {
+    let too_large = || wrong(reference, "the result is larger than 1 MiB");
+    let mut text = Zeroizing::new(value.to_owned());
+    for function in &reference.through {
+        if let Through::Indent(spaces) = function {
+            let added = (*spaces as usize).saturating_mul(text.matches('\n').count() + 1);
+            if added > MAX_INSERTED {
+                return Err(too_large());
+            }
+        }
+        text = Zeroizing::new(apply(std::slice::from_ref(function), &text));
+        if text.len() > MAX_INSERTED {
+            return Err(too_large());
+        }
+    }
+    Ok(text)
 }
 
 /// Inserts the values, the last one first. Returns every inserted text, for redaction.
@@ -42,7 +85,7 @@ pub(crate) fn fill(
     for reference in references.iter().rev() {
         let value = values.get(&reference.id);
         let value = value.ok_or_else(|| wrong(reference, "its value is missing"))?;
-        let text = Zeroizing::new(apply(&reference.through, value));
+        let text = applied(reference, value)?;
         let (start, end) = (reference.start as usize, reference.end as usize);
         place(manifest, reference)?.replace_range(start..end, &text);
         inserted.push(text);

@@ -185,7 +185,9 @@ fn a_reference_for_another_job_is_refused() {
 fn a_reference_must_name_the_place_of_its_placeholder() {
     let world = world();
     let good = [world.encrypt(7, "token", "s3cret")];
-    let changes: [fn(&mut Manifest); 8] = [
+    let changes: [fn(&mut Manifest); 10] = [
+        |manifest| manifest.secrets[0].pointer = "/inputs/component".into(),
+        |manifest| manifest.secrets[0].through = vec![Through::Trim; 17],
         |manifest| manifest.secrets[0].start = 2,
         |manifest| manifest.secrets[0].end += 1,
         |manifest| manifest.secrets[0].end = u64::MAX,
@@ -204,6 +206,27 @@ fn a_reference_must_name_the_place_of_its_placeholder() {
         let why = world.refused(&manifest, &good);
         assert!(why.starts_with("cannot insert the sensitive value val_"), "{at}: {why}");
     }
+}
+
+#[test]
+fn an_inserted_text_has_a_maximum_size() {
+    let world = world();
+    for function in [Through::Indent(u32::MAX), Through::Indent(2_000_000)] {
+        let mut manifest = manifest(7, vec![function]);
+        let open = world.open(&manifest, &[world.encrypt(7, "token", "s3cret")]).unwrap();
+        let why = fill::fill(&mut manifest, &open).unwrap_err();
+        assert!(why.contains("larger than 1 MiB"), "{why}");
+    }
+}
+
+#[test]
+fn the_server_cannot_replace_a_value_of_the_customer() {
+    let world = world();
+    let by = ("root".to_owned(), crate::host::now());
+    let keys = (&world.keys, world.of());
+    customer::set(&world.data, keys, ("token", "s3cret"), vec![consumer("db", "*")], by).unwrap();
+    let why = world.refused(&manifest(7, vec![]), &[world.encrypt(7, "token", "other")]);
+    assert!(why.contains("the customer set this input"), "{why}");
 }
 
 #[test]
@@ -268,7 +291,12 @@ fn sensitive_outputs_are_encrypted_and_keep_their_ids() {
     let ciphertext = with_context(&forged, world.of(), |context| {
         public.encrypt(context, b"forged", &mut os_rng()).unwrap()
     });
-    forged.signed = true;
     forged.ciphertext = Some(Ciphertext(ciphertext));
+    // Readable, but not by its name: the install signs outputs.
+    assert!(opener.decrypt(&forged, &job).is_ok());
+    assert!(opener.check_writer(&values[0]).is_ok());
+    let refusal = opener.check_writer(&forged).unwrap_err();
+    assert!(refusal.detail.contains("an output is signed"), "{}", refusal.detail);
+    forged.signed = true;
     assert!(opener.decrypt(&forged, &job).is_err());
 }

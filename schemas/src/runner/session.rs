@@ -57,9 +57,10 @@ pub struct OpenSession {
     /// ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
-    /// Values that the customer set on this host, without the values themselves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub customer_values: Vec<CustomerValue>,
+    /// All values that the customer set on this host, without the values themselves. The server
+    /// forgets others. Absent if the runner cannot read them: then nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub customer_values: Option<Vec<CustomerValue>>,
 }
 
 /// Sensitive input that the customer set on the runner's host. The value never leaves the host.

@@ -104,6 +104,17 @@ pub(super) async fn check_placeholders(
     before: &BTreeMap<String, String>,
     set: &BTreeMap<String, String>,
 ) -> Result<(), Problem> {
+    let is_sensitive =
+        |name: &str| config.app.inputs.iter().any(|input| input.sensitive && input.name == name);
+    let plain =
+        set.iter().find(|(name, text)| of_placeholder(text).is_some() && !is_sensitive(name));
+    if let Some((name, _)) = plain {
+        let detail = format!(
+            "cannot set the input {name} to an encrypted value: this config version does not declare it as sensitive; set \
+             a plain value, or correct the name"
+        );
+        return Err(Problem::new(Code::Invalid, detail));
+    }
     let changed = config.app.inputs.iter().filter(|input| input.sensitive).filter_map(|input| {
         let text = set.get(&input.name).filter(|text| before.get(&input.name) != Some(*text))?;
         Some((&input.name, of_placeholder(text)?))

@@ -83,6 +83,7 @@ fn context(root: &Path) -> JobContext {
         rules: None,
         known_state: KnownState::default(),
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
+        unfilled_inputs: None,
     }
 }
 

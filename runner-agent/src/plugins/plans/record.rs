@@ -126,11 +126,23 @@ impl Record {
 }
 
 pub(super) fn inputs_of(work: &Work<'_>) -> Result<Digest, PluginError> {
-    let Manifest { inputs, env, role, .. } = work.manifest;
-    let bytes = proof::canonical::json(&json!({ "inputs": inputs, "env": env, "role": role }))
-        .map_err(|e| {
-            PluginError::Refused(format!("cannot serialize the manifest's inputs: {e}"))
-        })?;
+    match &work.job.unfilled_inputs {
+        Some(digest) => Ok(digest.clone()),
+        None => digest_of_inputs(work.manifest),
+    }
+}
+
+/// Returns the digest of everything in a manifest that a plan depends on. The server reads it, so
+/// the manifest must not contain sensitive values: a short one could be found by trying.
+pub(crate) fn digest_of_inputs(manifest: &Manifest) -> Result<Digest, PluginError> {
+    let Manifest { inputs, env, role, secrets, .. } = manifest;
+    let mut covered = json!({ "inputs": inputs, "env": env, "role": role });
+    if !secrets.is_empty() {
+        covered["secrets"] = json!(secrets);
+    }
+    let bytes = proof::canonical::json(&covered).map_err(|e| {
+        PluginError::Refused(format!("cannot serialize the manifest's inputs: {e}"))
+    })?;
     Ok(sha256(&bytes))
 }
 

@@ -30,6 +30,7 @@ pub(in crate::plugins) fn context(root: &Path) -> JobContext {
         rules: None,
         known_state: crate::state::KnownState::default(),
         manifest_digest: sha256(b"manifest"),
+        unfilled_inputs: None,
     }
 }
 

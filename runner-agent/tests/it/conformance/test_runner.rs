@@ -320,6 +320,7 @@ impl TestRunner {
             rules: Some(self.rules.clone()),
             known_state: self.known_state.clone(),
             manifest_digest: sha256(&bytes),
+            unfilled_inputs: None,
         }
     }
 

@@ -112,6 +112,7 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         rules: None,
         known_state: KnownState::default(),
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
+        unfilled_inputs: None,
     }
 }
 
