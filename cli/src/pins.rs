@@ -44,12 +44,17 @@ pub(crate) fn fingerprint(install: &Install) -> Option<Fingerprint> {
 
 /// Refuses an install that the user did not name: its keys belong to another party.
 pub(crate) fn check_named(install: &Install, named: &str) -> Result<(), Failure> {
-    match install.name == named || install.id.to_string() == named {
+    // A name that looks like an id names no other install.
+    let is_named = match named.parse::<InstallId>() {
+        Ok(id) => install.id == id,
+        Err(_) => install.name == named,
+    };
+    match is_named {
         true => Ok(()),
         false => Err(Failure::Outcome(format!(
-            "cannot use the keys of {named}: the server returned the install {}, whose keys belong to another party\n  \
+            "cannot use {named}: the server returned another install, {} ({}), whose keys belong to another party\n  \
              try: ask the operator of the server for the reason",
-            install.name
+            install.name, install.id
         ))),
     }
 }
@@ -105,5 +110,53 @@ impl Pins {
         fs::write(&fresh, text)?;
         fs::rename(&fresh, &path)?;
         Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: &str = "ins_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    const OTHER_ID: &str = "ins_01ARZ3NDEKTSV4RRFFQ69G5FAW";
+
+    fn install(id: &str, name: &str) -> Install {
+        serde_json::from_value(json!({
+            "id": id, "name": name, "app": "app_01ARZ3NDEKTSV4RRFFQ69G5FAV", "app_name": "shop",
+            "config_version": 2, "state": "active", "auto_approve": false, "inputs": {},
+            "stack_outputs": {}, "components": [], "runs": [],
+            "keys": {"log_id": "01LOG", "generation": 1, "encryption_key": "11".repeat(32),
+                     "signing_key": format!("58{}", "66".repeat(31))},
+            "created_at": "2026-11-21T01:02:03.000000Z", "position": 9,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn another_install_than_the_named_one_is_refused_also_if_it_is_pinned() {
+        let (acme, globex) = (install(ID, "acme"), install(OTHER_ID, "globex"));
+        assert!(check_named(&acme, "acme").is_ok() && check_named(&acme, ID).is_ok());
+        let mut pins = Pins::default();
+        pins.pin(&globex, fingerprint(&globex).unwrap());
+        assert_eq!(pins.status(&globex), PinStatus::Pinned);
+        for (returned, named) in [
+            (&globex, "acme"),
+            (&globex, ID),
+            (&acme, "ACME"),
+            (&acme, "acm"),
+            (&acme, ""),
+            (&install(OTHER_ID, ID), ID),
+        ] {
+            let text = check_named(returned, named).unwrap_err().text();
+            let expected = format!(
+                "cannot use {named}: the server returned another install, {} ({})",
+                returned.name, returned.id
+            );
+            assert!(text.contains(&expected), "{text}");
+        }
+        // The server renames a pinned install: the name is part of the pin.
+        assert!(matches!(pins.status(&install(OTHER_ID, "acme")), PinStatus::Differs { .. }));
     }
 }

@@ -27,6 +27,8 @@ const NEXT_TOKEN: &str = "token/next+77a1=d4c8\"f201";
 const LICENSE: &str = "license-6b2e90f4-7ac3d1e8";
 /// The same input, given by the vendor.
 const VENDOR_LICENSE: &str = "license-41c7d90e-vendor";
+/// Value of a sensitive input that a user typed in clear text.
+const TYPED: &str = "typed-93b0e61d+4ca8/57";
 /// Output that the module computes.
 const PASSWORD: &str = "password-5e1f77aa+03bc/91";
 
@@ -140,7 +142,16 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     let set_token = ["installs", "set-inputs", "acme", "--secret", option.as_str()];
     let message = refused(&server, &set_token);
     assert!(message.contains("are not pinned"), "{message}");
+    // Only `--secret` sets a sensitive input, and the CLI does not send the value to the server.
+    let typed = format!("api_token={TYPED}");
+    let set_typed = ["installs", "set-inputs", "acme", "--input", &typed];
+    let message = refused(&server, &set_typed);
+    assert!(message.contains("--secret api_token=FILE"), "{message}");
+    assert!(!message.contains(TYPED), "{message}");
+    let message = refused(&server, &[&set_typed[..], &["--secret", &option]].concat());
+    assert!(message.contains("the command changes it twice"), "{message}");
     pin(&server, &runner);
+    assert!(refused(&server, &set_typed).contains("--secret api_token=FILE"));
     for (option, expected) in [
         ("none=/dev/null", "has no sensitive input none"),
         ("company=/dev/null", "has no sensitive input company"),
@@ -232,7 +243,7 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     assert!(!row, "the ciphertext of the former value is deleted");
 
     // The curious server finds none of the values. The same search finds a value that leaked.
-    let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, PASSWORD]);
+    let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, TYPED, PASSWORD]);
     let searched = search(&server, &runner, &values);
     assert!(searched > 100_000, "{searched} bytes");
     execute_sql(

@@ -16,17 +16,25 @@ pub fn printf(arguments: &[Value], most: usize) -> Answer {
     Ok(Value::text(formatted(form, rest, most)))
 }
 
-pub fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
-    let mut printf = Printf {
-        rest: form,
-        arguments,
-        next: 0,
-        numbered: false,
-        good_number: true,
-        printer: Printer::new(most),
-    };
+fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
+    let mut printf = Printf::new(form, arguments, most);
     printf.all();
     printf.printer.out
+}
+
+/// Formats arguments, if the format prints the argument at `place` exactly once, as plain `%s` or
+/// `%v`: without flags, width, precision and number.
+pub fn formatted_with_plain(
+    form: &str,
+    arguments: &[Value],
+    place: usize,
+    most: usize,
+) -> Option<String> {
+    let mut printf = Printf::new(form, arguments, most);
+    printf.watched = Some(place);
+    printf.all();
+    let is_plain = printf.plain_uses == 1 && printf.other_uses == 0;
+    (is_plain && !printf.printer.is_full()).then_some(printf.printer.out)
 }
 
 struct Printf<'a> {
@@ -36,10 +44,28 @@ struct Printf<'a> {
     /// True if an argument was selected by number. Unused arguments are then not reported.
     numbered: bool,
     good_number: bool,
+    /// Argument whose uses are counted.
+    watched: Option<usize>,
+    plain_uses: usize,
+    other_uses: usize,
     printer: Printer,
 }
 
-impl Printf<'_> {
+impl<'a> Printf<'a> {
+    fn new(form: &'a str, arguments: &'a [Value], most: usize) -> Self {
+        Printf {
+            rest: form,
+            arguments,
+            next: 0,
+            numbered: false,
+            good_number: true,
+            watched: None,
+            plain_uses: 0,
+            other_uses: 0,
+            printer: Printer::new(most),
+        }
+    }
+
     fn all(&mut self) {
         while let Some(at) = self.rest.find('%') {
             if self.printer.is_full() {
@@ -58,6 +84,7 @@ impl Printf<'_> {
     /// Formats one verb. Returns false if the format ends before the verb.
     fn one(&mut self) -> bool {
         self.good_number = true;
+        let directive = self.rest;
         let mut form = self.flags();
         let mut after_number = self.number();
         if self.takes('*') {
@@ -104,6 +131,7 @@ impl Printf<'_> {
         } else if !self.good_number {
             self.printer.out.push_str(&format!("%!{verb}(BADINDEX)"));
         } else if let Some(argument) = self.arguments.get(self.next) {
+            self.count_use(matches!(verb, 's' | 'v') && directive.starts_with(verb));
             self.next += 1;
             if verb == 'v' {
                 form.sharp_v = std::mem::take(&mut form.sharp);
@@ -115,6 +143,14 @@ impl Printf<'_> {
             self.printer.out.push_str(&format!("%!{verb}(MISSING)"));
         }
         true
+    }
+
+    /// Counts a use of the next argument.
+    fn count_use(&mut self, is_plain: bool) {
+        if self.watched == Some(self.next) {
+            let uses = if is_plain { &mut self.plain_uses } else { &mut self.other_uses };
+            *uses += 1;
+        }
     }
 
     fn takes(&mut self, c: char) -> bool {
@@ -165,6 +201,7 @@ impl Printf<'_> {
 
     fn size_from_argument(&mut self) -> Option<i64> {
         let argument = self.arguments.get(self.next)?;
+        self.count_use(false);
         self.next += 1;
         argument.whole().filter(|size| (-MAX_WIDTH..=MAX_WIDTH).contains(size))
     }
@@ -262,6 +299,41 @@ mod tests {
         for (form, arguments, expected) in cases {
             assert_eq!(formatted(form, &arguments, 1 << 20), expected, "{form}");
         }
+    }
+
+    #[test]
+    fn a_plain_argument_is_printed_once_and_unchanged() {
+        let arguments = [Value::Int(7), Value::text("s"), Value::text("t")];
+        for (form, expected) in [
+            ("%d %s %s", Some("7 s t")),
+            ("%05d|%v|%-3s", Some("00007|s|t  ")),
+            ("%*s%[2]d", None),
+            ("%[1]d %s", Some("7 s")),
+            ("%d%% %s %q", Some("7% s \"t\"")),
+            ("%d %s", Some("7 s%!(EXTRA string=t)")),
+            ("%[3]s", None),
+            ("%d", None),
+            ("%d %[2]s %s", None),
+            ("%d %s %[2]s", None),
+            ("%d %s%[2]%%s", None),
+            ("%d %*d%[2]%%s", None),
+            ("%d %*s%s", None),
+            ("%d %.*s%s", None),
+            ("%d %.4s %s", None),
+            ("%d %.100000s %s", None),
+            ("%d %1s %s", None),
+            ("%d %-1s %s", None),
+            ("%d %0s %s", None),
+            ("%d %+v %s", None),
+            ("%d % s %s", None),
+            ("%d %#v %s", None),
+            ("%d %q %s", None),
+            ("%d %x %s", None),
+        ] {
+            let found = formatted_with_plain(form, &arguments, 1, 1 << 20);
+            assert_eq!(found.as_deref(), expected, "{form}");
+        }
+        assert_eq!(formatted_with_plain("%d %s", &arguments[..2], 1, 2), None);
     }
 
     #[test]

@@ -8,20 +8,22 @@ use std::{rc::Rc, sync::Arc};
 
 use domain::{
     ids::ValueId,
-    secret::{MAX_VALUE_BYTES, Through, apply, placeholder},
+    secret::{Through, apply, placeholder},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     builtin, format,
     functions::Answer,
-    printf::formatted,
+    printf::formatted_with_plain,
     value::{Shared, Value},
 };
 
 /// Key of the state, next to `nuon`, that holds the prefix of its marks.
 pub const PREFIX_KEY: &str = "sensitive_prefix";
 const END: char = ';';
+/// Text that a function prints instead of a sensitive value.
+const STAND_IN: &str = "\u{f0000}";
 
 /// Sensitive value, and the functions that a template applied to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,9 +210,12 @@ pub fn call(name: &str, arguments: &[Value], most: usize) -> Option<Answer> {
             let line = Through::Surround { before: "\n".into(), after: String::new() };
             Some(builtin::spaces(*spaces).and_then(|n| secret.with([Through::Indent(n), line])))
         }
-        ("print", values) => Some(surrounded(values, |values| format::sprint(values, most))),
+        ("print", values) => {
+            Some(surrounded(values, |values, _| Some(format::sprint(values, most))))
+        }
         ("printf", [Value::Text(form), values @ ..]) => {
-            Some(surrounded(values, |values| formatted(form, values, most)))
+            let print = |values: &[Value], at| formatted_with_plain(form, values, at, most);
+            Some(surrounded(values, print))
         }
         (_, values) if values.iter().any(is_direct) => Some(Err(inspected(&format!("`{name}`")))),
         (_, _) => Some(Err(INSIDE.into())),
@@ -229,40 +234,34 @@ fn looked_at<'a>(name: &str, arguments: &'a [Value]) -> &'a [Value] {
 }
 
 /// Result of a function that prints its arguments: the texts before and after the sensitive one.
-/// Prints two stand-ins, to find out whether the function inserts the value unchanged.
-fn surrounded(values: &[Value], print: impl Fn(&[Value]) -> String) -> Answer {
-    let mut secrets = values.iter().filter_map(|value| match value {
-        Value::Secret(secret) => Some(Rc::clone(secret)),
+/// `print` gets the arguments with a stand-in for the sensitive one, and its place. It returns
+/// `None` if it does not print this argument once and unchanged, whatever its text is.
+fn surrounded(values: &[Value], print: impl FnOnce(&[Value], usize) -> Option<String>) -> Answer {
+    let mut secrets = values.iter().enumerate().filter_map(|(at, value)| match value {
+        Value::Secret(secret) => Some((at, Rc::clone(secret))),
         Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) | Value::Int64(_) => None,
         Value::Byte(_) | Value::Float(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
     });
-    let (Some(secret), None) = (secrets.next(), secrets.next()) else {
-        return Err(
-            "it can contain one sensitive value, and none inside a list or map; insert each \
-             sensitive value on its own"
-                .into(),
-        );
+    let only_one = || {
+        "it can contain one sensitive value, and none inside a list or map; insert each sensitive \
+         value on its own"
+            .to_owned()
     };
-    let around = |stand_in: &str| {
-        let values: Vec<Value> = values
-            .iter()
-            .map(|value| {
-                let is_secret = matches!(value, Value::Secret(_));
-                if is_secret { Value::text(stand_in) } else { value.clone() }
-            })
-            .collect();
-        if values.iter().any(is_in) {
-            return None;
+    let (Some((at, secret)), None) = (secrets.next(), secrets.next()) else {
+        return Err(only_one());
+    };
+    let mut values = values.to_vec();
+    values[at] = Value::text(STAND_IN);
+    if values.iter().any(is_in) {
+        return Err(only_one());
+    }
+    let printed = print(&values, at);
+    let around = printed.as_deref().and_then(|printed| printed.split_once(STAND_IN));
+    match around.filter(|(_, after)| !after.contains(STAND_IN)) {
+        Some((before, after)) => {
+            let (before, after) = (before.to_owned(), after.to_owned());
+            secret.with([Through::Surround { before, after }])
         }
-        let printed = print(&values);
-        let (before, after) = printed.split_once(stand_in)?;
-        (!after.contains(stand_in)).then(|| (before.to_owned(), after.to_owned()))
-    };
-    let short = around("\u{f0000}");
-    // Longer than every value, so that a precision cuts it.
-    let long = format!("\u{f0001}\"\u{7}{}\u{f0002}", "x".repeat(MAX_VALUE_BYTES));
-    match short.filter(|short| around(&long).as_ref() == Some(short)) {
-        Some((before, after)) => secret.with([Through::Surround { before, after }]),
         None => Err(inspected("this format")),
     }
 }

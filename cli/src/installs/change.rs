@@ -14,7 +14,7 @@ use schemas::{
 
 use super::encrypt;
 use crate::{
-    apps::diff_text, failure::Failure, render::Output, runs::print_run_or_text,
+    apps::diff_text, failure::Failure, pins::check_named, render::Output, runs::print_run_or_text,
     settings::CommandContext,
 };
 
@@ -189,7 +189,7 @@ impl Changes {
             set.into_iter().map(|(name, value)| (name, Some(value))).collect();
         inputs.extend(self.unset.into_iter().map(|name| (name, None)));
         let encrypted =
-            encrypt::encrypt(context, (install, config_version), &mut inputs, secret).await?;
+            encrypt::encrypt(context, (install, config_version), &inputs, secret).await?;
         Ok((Some(inputs).filter(|inputs| !inputs.is_empty()), encrypted))
     }
 }
@@ -254,6 +254,7 @@ pub(crate) async fn upgrade(context: &CommandContext, args: Move) -> Result<(), 
 
 pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result<(), Failure> {
     let install = context.client.install(&args.install).await?;
+    check_named(&install, &args.install)?;
     let now = install.config_version;
     let to = args.to.unwrap_or(now.saturating_sub(1));
     if to == 0 || to >= now {
