@@ -4,8 +4,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
-    io::Write,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt, PermissionsExt},
     path::Path,
     time::Duration,
 };
@@ -123,8 +123,19 @@ impl<'a> Work<'a> {
 /// Creates a directory that only the runner's user can enter.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), PluginError> {
     let make = || format!("cannot create {}", dir.display());
-    fs::create_dir_all(dir).doing(make)?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).doing(make)
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).doing(make)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // An earlier step could create a link here, whose target must keep its permissions.
+            if fs::symlink_metadata(dir).doing(make)?.is_symlink() {
+                return Err(error).doing(|| format!("{} is a link", make()));
+            }
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).doing(make)
+        }
+        created => created.doing(make),
+    }
 }
 
 /// Creates a file that only the runner's user can read, and syncs its data to disk.

@@ -1,8 +1,9 @@
 //! Reads the outputs of a script: lines of `name=value` and JSON objects, in any mixture. The last
 //! value of a name wins.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{fs::OpenOptions, io::Read, os::unix::fs::OpenOptionsExt as _, path::Path};
 
+use nix::fcntl::OFlag;
 use serde_json::{Map, Value};
 
 /// Largest output file in bytes.
@@ -10,7 +11,14 @@ const LIMIT: u64 = 256 * 1024;
 
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|_| "the output file is missing".to_owned())?;
+    // The script can replace its file. A link would name a file that only the runner may read, and
+    // the open of a pipe would wait for a writer.
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|_| "the output file is missing, or a link".to_owned())?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err("the output file is not a regular file".to_owned());
+    }
     file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() as u64 > LIMIT {
         return Err(format!("the output file is larger than {LIMIT} bytes"));
@@ -57,6 +65,19 @@ mod tests {
             json!({ "a": 2, "url": "http://x/?y=z", "b": { "c": [1] }, "d": true, "e": 1 });
         assert_eq!(Value::Object(parse(text).unwrap()), expected);
         assert_eq!(parse("").unwrap(), Map::new());
+    }
+
+    #[test]
+    fn links_and_pipes_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (other, output) = (dir.path().join("other"), dir.path().join("output"));
+        std::fs::write(&other, "a=1\n").unwrap();
+        assert_eq!(Value::Object(read(&other).unwrap()), json!({ "a": "1" }));
+        std::os::unix::fs::symlink(&other, &output).unwrap();
+        assert_eq!(read(&output).unwrap_err(), "the output file is missing, or a link");
+        std::fs::remove_file(&output).unwrap();
+        nix::unistd::mkfifo(&output, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read(&output).unwrap_err(), "the output file is not a regular file");
     }
 
     #[test]
