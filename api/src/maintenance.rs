@@ -3,5 +3,6 @@ pub(crate) mod checkpoints;
 pub(crate) mod keys;
 pub(crate) mod log_days;
 pub(crate) mod log_partitions;
+pub(crate) mod sensitive_values;
 pub(crate) mod uploads;
 pub(crate) mod verification;

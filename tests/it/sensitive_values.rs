@@ -231,16 +231,11 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
     assert_eq!(outputs(&server, "store")["license_sha256"], sha256(VENDOR_LICENSE));
 
-    // A new value deploys its readers and erases the former ciphertext.
-    let before = ok(&server, &["installs", "show", "acme"])["inputs"]["api_token"].clone();
+    // A new value deploys its readers. The server deletes the former ciphertext an hour later.
     set(&server, "api_token", NEXT_TOKEN);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert_eq!(outputs(&server, "store")["token_sha256"], sha256(NEXT_TOKEN));
-    let former = before.as_str().unwrap().strip_prefix("encrypted:").unwrap();
-    let dumped = String::from_utf8_lossy(&dump(&server)).into_owned();
-    let row = dumped.lines().any(|line| line.contains(former) && line.contains("inputs.api_token"));
-    assert!(!row, "the ciphertext of the former value is deleted");
 
     // The curious server finds none of the values. The same search finds a value that leaked.
     let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, TYPED, PASSWORD]);

@@ -23,6 +23,7 @@ mod reactions;
 mod rejections;
 mod stack_outputs;
 mod toggles;
+mod unused_values;
 mod version_changes;
 mod workflows;
 

@@ -85,6 +85,5 @@ async fn set(
     let set = BTreeMap::from([(input.clone(), placeholder(id))]);
     let update = Update { set, reason, ..Update::default() };
     let call = caller::call(runner, "/runner/v1/sessions");
-    installs::update(app, &call, install, update).await?;
-    installs::delete_former_values(app, install, &input_name(&input)).await
+    installs::update(app, &call, install, update).await.map(drop)
 }

@@ -7,7 +7,9 @@ use tokio::{sync::broadcast::Receiver, task::JoinSet};
 use super::supervise::{require, supervise};
 use crate::{
     dispatch,
-    maintenance::{checkpoints, keys, log_days, log_partitions, uploads, verification},
+    maintenance::{
+        checkpoints, keys, log_days, log_partitions, sensitive_values, uploads, verification,
+    },
     problem::Problem,
     reactions::{erasure, liveness, policies, principals, timers},
     state::App,
@@ -63,6 +65,7 @@ pub(super) async fn start(
     supervise(loops, app, "uploads", uploads::run);
     supervise(loops, app, "log_days", log_days::run);
     supervise(loops, app, "log_partitions", log_partitions::run);
+    supervise(loops, app, "sensitive_values", sensitive_values::run);
     supervise(loops, app, "policies", |app| {
         let server = app.config.server.clone();
         policies::run(app, server)

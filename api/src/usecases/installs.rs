@@ -13,7 +13,7 @@ use domain::{
     state_version::StateVersion,
 };
 use futures::FutureExt as _;
-use schemas::secret::{EncryptedValue, of_placeholder};
+use schemas::secret::EncryptedValue;
 use serde_json::Value;
 
 mod inputs;
@@ -169,32 +169,12 @@ pub(crate) async fn update(
     let mut update = update;
     let values = inputs::take_encrypted(&mut update.set, std::mem::take(&mut update.encrypted))?;
     sensitive::put(&app.pool, install, &values, app.now()).await?;
-    let done = engine
+    engine
         .transact(call, move |unit| {
             let (app, update, by) = (owned.clone(), update.clone(), by.clone());
             async move { change(&app, unit, install, update, by).await }.boxed()
         })
-        .await?;
-    for value in values {
-        delete_former_values(app, install, &value.name).await?;
-    }
-    Ok(done)
-}
-
-/// Deletes the values of a sensitive input that are not the current one. A repeated request must not
-/// delete a later value, so the state of the install decides.
-pub(crate) async fn delete_former_values(
-    app: &App,
-    install: InstallId,
-    value_name: &str,
-) -> Result<(), Problem> {
-    let input = value_name.strip_prefix("inputs.").unwrap_or_default();
-    let state = app.engine.load::<Install>(install).await?;
-    let current = state.inputs.get(input).and_then(|text| of_placeholder(text));
-    match current {
-        Some(id) => sensitive::delete_others(&app.pool, install, value_name, &[id]).await,
-        None => Ok(()),
-    }
+        .await
 }
 
 async fn change(

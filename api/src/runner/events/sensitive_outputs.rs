@@ -1,10 +1,8 @@
 //! Sensitive outputs of a report: ciphertexts that the install signed, which the server stores.
-use app_config::tree::SANDBOX;
 use domain::{
-    ids::{JobId, ValueId},
-    install::Install,
+    ids::JobId,
     job::{Job, Origin},
-    secret::{of_placeholder, placeholder},
+    secret::placeholder,
 };
 use schemas::{
     runner::{ReportBody, VALUES_BYTES},
@@ -17,8 +15,8 @@ use crate::{
     state::App,
 };
 
-/// Stores the values of a report before its event. Deletes former values of these outputs, except
-/// those that the install has until the job succeeds.
+/// Stores the values of a report before its event. The install has its former values until the job
+/// succeeds.
 ///
 /// # Errors
 /// If a value does not belong to an output of the job's component.
@@ -59,18 +57,5 @@ pub(super) async fn store(app: &App, job: JobId, body: &ReportBody) -> Result<()
     if values.iter().map(size).sum::<usize>() > 2 * VALUES_BYTES {
         return Err(invalid("their ciphertexts are too large"));
     }
-    sensitive::put(&app.pool, install, values, app.now()).await?;
-    let state = app.engine.load::<Install>(install).await?;
-    let has = match component.as_str() {
-        SANDBOX => state.sandbox.as_ref().map(|has| &has.outputs),
-        name => state.components.get(name).map(|has| &has.outputs),
-    };
-    for output in outputs.keys() {
-        let name = output_name(&component, output);
-        let Some(new) = values.iter().find(|value| value.name == name) else { continue };
-        let current = has.and_then(|has| of_placeholder(has.get(output)?.as_str()?));
-        let kept: Vec<ValueId> = current.into_iter().chain([new.id]).collect();
-        sensitive::delete_others(&app.pool, install, &name, &kept).await?;
-    }
-    Ok(())
+    sensitive::put(&app.pool, install, values, app.now()).await
 }

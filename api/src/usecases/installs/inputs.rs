@@ -134,10 +134,13 @@ pub(super) async fn check_placeholders(
             );
             return Err(Problem::new(Code::Rejected, detail));
         }
-        if known.get(&id).is_none_or(|value| value.name != input_name(name)) {
+        let is_usable = |value: &sensitive::Known| {
+            value.name == input_name(name) && (value.customer || value.is_new(app.now()))
+        };
+        if !known.get(&id).is_some_and(is_usable) {
             let detail = format!(
-                "cannot set the sensitive input {name}: the server has no value {id} of this input; it was replaced or \
-                 erased; set it again with `stead installs set-inputs {install} --secret {name}=FILE`"
+                "cannot set the sensitive input {name}: the server has no new value {id} of this input; it was replaced \
+                 or erased; set it again with `stead installs set-inputs {install} --secret {name}=FILE`"
             );
             return Err(Problem::new(Code::Invalid, detail));
         }

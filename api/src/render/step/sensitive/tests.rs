@@ -33,7 +33,8 @@ fn config() -> AppConfig {
 
 fn known(name: &str, json: bool) -> Known {
     let consumer = |job_kind: &str| Consumer { component: "web".into(), job_kind: job_kind.into() };
-    Known { name: name.into(), consumers: vec![consumer("plan")], json, customer: false }
+    let (consumers, stored_at) = (vec![consumer("plan")], chrono::DateTime::UNIX_EPOCH);
+    Known { name: name.into(), consumers, json, customer: false, stored_at }
 }
 
 struct World {
