@@ -76,6 +76,7 @@ fn set(data: &Data, name: &str, file: &Path, components: Vec<String>) -> anyhow:
     let Some(install) = identity.install else {
         bail!("cannot set {name}: a build runner has no install");
     };
+    host::make_undumpable();
     let keys = seed::open(data)?.context(missing)?;
     let text = read(file).with_context(|| format!("cannot set {name}"))?;
     let consumers = match components.is_empty() {

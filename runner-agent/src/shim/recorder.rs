@@ -9,6 +9,7 @@ use std::{
 
 use domain::{
     check::limited,
+    go_text,
     ids::{ExecutionId, JobId},
 };
 use schemas::{
@@ -23,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::{
     log::Log,
-    redact::{HeldBack, Redactor},
+    redact::{HeldBack, MARK, Redactor},
     redact_socket::Guard,
 };
 use crate::{
@@ -65,6 +66,11 @@ fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<S
         }
     }
     (fitting, withheld)
+}
+
+/// Returns the text of a sensitive output, as later jobs receive it.
+fn text_of(value: &Value) -> Zeroizing<String> {
+    Zeroizing::new(value.as_str().map_or_else(|| go_text::json(value), str::to_owned))
 }
 
 /// Shortens a text to `limit` bytes, between two characters.
@@ -182,8 +188,7 @@ impl RecordWriter {
 
     /// Registers a value to redact.
     pub fn add_secret(&mut self, value: Zeroizing<String>) {
-        self.secrets.push(value);
-        self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
+        self.add_secrets(vec![value]);
     }
 
     /// Returns a text without secret values, or a placeholder if output is withheld.
@@ -371,6 +376,7 @@ impl Sink for Recorder {
             return Err(io::Error::other(why));
         }
         let names: Vec<String> = sensitive.keys().cloned().collect();
+        let texts = sensitive.values().map(text_of).collect();
         let (placeholders, values) = match &writer.encrypter {
             Some(encrypter) => encrypter.outputs(sensitive)?,
             None => (Map::new(), Vec::new()),
@@ -382,10 +388,21 @@ impl Sink for Recorder {
             ));
         }
         let clean = |(name, value): (String, Value)| {
-            (writer.redactor.text(&name), writer.redactor.value(value))
+            let clean = writer.redactor.value(value.clone());
+            let changed = (clean != value).then(|| name.clone());
+            (writer.redactor.text(&name), clean, changed)
         };
-        let outputs = outputs.into_iter().map(clean).chain(placeholders);
-        let (outputs, withheld) = split_by_size(outputs.collect());
+        let cleaned: Vec<_> = outputs.into_iter().map(clean).collect();
+        // Texts after this point are redacted. An output that the component declares as not
+        // sensitive keeps its value even if it is part of a sensitive one, such as a host name.
+        writer.add_secrets(texts);
+        for name in cleaned.iter().filter_map(|(_, _, changed)| changed.as_ref()) {
+            writer.write_shim_record(&format!(
+                "output {name} contains a sensitive value, which is replaced by {MARK}; declare the output as sensitive"
+            ));
+        }
+        let cleaned = cleaned.into_iter().map(|(name, value, _)| (name, value));
+        let (outputs, withheld) = split_by_size(cleaned.chain(placeholders).collect());
         let is_reported =
             |value: &EncryptedValue| outputs.values().any(|text| *text == *placeholder(value.id));
         let values = values.into_iter().filter(is_reported).collect();

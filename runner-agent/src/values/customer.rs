@@ -2,7 +2,11 @@
 //! keys of the install, and never leave the host. The server gets name, time and user.
 //!
 //! `secrets/<input>.json` contains the value of one input.
-use std::{fs, io, time::SystemTime};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use chrono::{DateTime, Utc};
 use domain::ids::ValueId;
@@ -83,9 +87,20 @@ pub fn list(data: &Data) -> io::Result<Vec<CustomerValue>> {
     Ok(all)
 }
 
-/// Returns the value with this id.
+/// Returns the value with this id. An unreadable file of another input does not hide it.
+///
+/// # Errors
+/// If there is no such value, but an unreadable file, which may have contained it.
 pub(super) fn find(data: &Data, id: ValueId) -> io::Result<Option<EncryptedValue>> {
-    Ok(entries(data)?.into_iter().map(|entry| entry.value).find(|value| value.id == id))
+    let mut unreadable = None;
+    for path in files(data)? {
+        match entry(&path) {
+            Ok(Some(entry)) if entry.value.id == id => return Ok(Some(entry.value)),
+            Ok(_) => {}
+            Err(error) => unreadable = Some(error),
+        }
+    }
+    unreadable.map_or(Ok(None), Err)
 }
 
 /// Returns whether the customer set this input, even if its file is unreadable.
@@ -99,25 +114,25 @@ pub(crate) fn changed_at(data: &Data) -> Option<SystemTime> {
 }
 
 fn entries(data: &Data) -> io::Result<Vec<Entry>> {
-    let directory = data.path(DIRECTORY);
-    let files = match fs::read_dir(&directory) {
+    files(data)?.iter().filter_map(|path| entry(path).transpose()).collect()
+}
+
+fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir(data.path(DIRECTORY)) {
         Ok(files) => files,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         Err(error) => return Err(error),
     };
-    let mut entries = vec![];
-    for file in files {
-        let path = file?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let entry = data::read_json::<Entry>(&path).map_err(|error| {
-            let path = path.display();
-            io::Error::other(format!(
-                "cannot read {path}: {error}; set the value again with `stead-runner secret set`"
-            ))
-        })?;
-        entries.extend(entry);
-    }
-    Ok(entries)
+    let paths: io::Result<Vec<PathBuf>> = files.map(|file| Ok(file?.path())).collect();
+    let is_entry = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    Ok(paths?.into_iter().filter(is_entry).collect())
+}
+
+fn entry(path: &Path) -> io::Result<Option<Entry>> {
+    data::read_json::<Entry>(path).map_err(|error| {
+        let path = path.display();
+        io::Error::other(format!(
+            "cannot read {path}: {error}; set the value again with `stead-runner secret set`"
+        ))
+    })
 }
