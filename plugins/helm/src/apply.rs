@@ -5,18 +5,13 @@ use std::path::Path;
 
 use futures::{StreamExt, stream};
 use schemas::plugin::{ErrorCode, Operation, StateMark};
-use serde_json::{Value, json};
+use serde_json::json;
 use stead_plugin_kubernetes::{
-    cluster::{CONCURRENCY, Cluster},
-    decide::{Change, Removal},
-    evaluate,
-    failure::{Failure, Outcome, listed},
+    cluster::CONCURRENCY,
+    failure::{Failure, Outcome},
     inventory::{EntryResult, Inventory},
     kinds::Kinds,
-    managed,
     object::metadata,
-    rejection::OwnWebhooks,
-    removal::stale_reason as stale_removal,
     report,
     wait::Waiting,
 };
@@ -24,19 +19,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::{self, Access},
-    chart,
-    current::{Current, Details},
-    destroy,
+    access::Access,
+    chart, check,
+    current::Details,
     helm::{Limits, args, refs},
     keep,
-    plan::{self, Evaluated, Rules, evaluate_object},
-    plan_file::{PlanFile, ReleaseChange, ReleaseObject},
+    plan_file::{PlanFile, ReleaseChange},
     progress,
     release::{self, Release},
     removal,
     settings::Component,
-    version,
 };
 
 /// Applies a plan file, for both operations.
@@ -53,40 +45,29 @@ pub async fn run(
     if plan.manager != cluster.manager || plan.operation != component.operation {
         return Err(Failure::stale("the plan belongs to another component; plan again"));
     }
-    if plan.cluster != cluster.identity().await? {
+    let (identity, inventory) =
+        tokio::try_join!(cluster.identity(), Inventory::load(cluster, component))?;
+    if plan.cluster != identity {
         return Err(Failure::stale(
             "the plan is for another cluster; use the kubeconfig of that cluster, or plan again",
         ));
     }
-    let mut inventory = Inventory::load(cluster, component).await?;
+    let mut inventory = inventory;
     if inventory.mark() != *state || inventory.mark() != plan.state {
         return Err(Failure::stale("the component changed after the plan; plan again"));
     }
-    let version = version::of(&access.helm).await?.to_string();
-    if plan.helm != version {
-        return Err(Failure::stale(format!(
-            "the plan was made by Helm {}, and this runner has Helm {version}; plan again",
-            plan.helm
-        )));
-    }
     report::phase("check");
-    let records = release::records(cluster, &plan.release).await?;
-    if records.last() != plan.last.as_ref() {
-        return Err(Failure::stale(format!(
-            "another program changed {} after the plan; plan again",
-            plan.release
-        )));
-    }
-    let versions = plan.objects.iter().map(|one| one.reference.api_version.as_str());
-    let mut kinds = Kinds::load(cluster, versions).await?;
-    let removed = plan.removals.iter().map(|one| &one.reference).chain(&plan.kept);
-    kinds.extend(Kinds::load_recorded(cluster, removed).await?);
     let mut details = Details::of(&inventory);
     let checked = async {
-        check(&access, &kinds, &plan, component.settings.take_ownership).await?;
-        check_removals(cluster, &inventory, &details, &plan).await
+        let kinds = check::release_and_kinds(cluster, &plan).await?;
+        tokio::try_join!(
+            check::objects(&access, &kinds, &plan, component.settings.take_ownership),
+            check::removals(cluster, &inventory, &details, &plan)
+        )?;
+        Ok(kinds)
     };
-    waiting.bound(checked).await?;
+    let version = check::version(&access.helm, &plan.helm);
+    let (kinds, ()) = tokio::try_join!(waiting.bound(checked), version)?;
     details.release = Some(plan.release.clone());
     details.revision = plan.change.as_ref().map_or(details.revision, |change| change.revision);
     inventory.set_details(json!(details));
@@ -98,112 +79,6 @@ pub async fn run(
         Operation::Apply => execution.apply(details).await,
         Operation::Destroy => execution.destroy(details).await,
     }
-}
-
-/// Evaluates every object again.
-///
-/// # Errors
-/// [`Failure::stale`] with the objects that changed since the plan.
-async fn check(
-    access: &Access,
-    kinds: &Kinds,
-    plan: &PlanFile,
-    take_ownership: bool,
-) -> Outcome<()> {
-    let manager = &access.helm_manager(plan.is_server_side);
-    let objects = plan.objects.iter().map(|one| (&one.reference, &one.object));
-    let webhooks = &OwnWebhooks::of(objects);
-    let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
-        .map(|planned| async move {
-            // Helm decides objects that the plan could not evaluate.
-            let Some(expected) = &planned.expected else { return Ok(None) };
-            let reference = &planned.reference;
-            let Some(kind) = kinds.get(reference) else {
-                return Ok(Some(format!("the cluster no longer serves {reference}")));
-            };
-            let (release, random) = (&plan.release, planned.random.as_slice());
-            let rules = Rules { release, random, take_ownership, webhooks };
-            match evaluate_object(manager, (kind, reference, &planned.object), &rules).await {
-                Ok(now) => Ok(stale_reason(planned, expected, &now)),
-                Err(failure) if failure.code == ErrorCode::Refused => Ok(Some(failure.message)),
-                Err(failure) => Err(failure),
-            }
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    let reasons = reasons.into_iter().collect::<Outcome<Vec<_>>>()?;
-    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
-    match reasons.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::stale(listed("the cluster changed after the plan", &reasons))),
-    }
-}
-
-/// Decides about every removal again. Helm deletes by name.
-///
-/// # Errors
-/// [`Failure::stale`] with the objects whose removal the plan would now decide differently.
-async fn check_removals(
-    cluster: &Cluster,
-    inventory: &Inventory,
-    details: &Details,
-    plan: &PlanFile,
-) -> Outcome<()> {
-    let release = &plan.release;
-    let decided = match plan.operation {
-        Operation::Apply => {
-            let current = Current::load(cluster, release, details).await?;
-            let removals = plan::removals(cluster, (inventory, &current), release, &plan.objects);
-            removals.await.map(|(removals, _)| removals)
-        }
-        Operation::Destroy => {
-            let current = destroy::current(cluster, release, details).await?;
-            destroy::removals(cluster, (inventory, &current), release).await
-        }
-    };
-    let now = match decided {
-        Err(failure) if failure.code == ErrorCode::Refused => {
-            return Err(Failure::stale(failure.message));
-        }
-        decided => decided?,
-    };
-    let reasons: Vec<String> = plan
-        .removals
-        .iter()
-        .filter_map(|planned| {
-            let now = now.iter().find(|one| one.reference.is_same(&planned.reference));
-            let removal = now.map(|one| match (&one.uid, &one.stays) {
-                (Some(_), _) => Removal::Delete,
-                (None, Some(reason)) => Removal::Forget(reason.clone()),
-                (None, None) => Removal::Gone,
-            });
-            stale_removal(planned, removal.as_ref(), now.and_then(|one| one.uid.as_deref()))
-        })
-        .collect();
-    match reasons.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::stale(listed("the cluster changed after the plan", &reasons))),
-    }
-}
-
-/// Returns why an evaluation no longer matches the plan. Fields of other managers can change at any
-/// time, such as the replicas of an autoscaled Deployment.
-fn stale_reason(planned: &ReleaseObject, expected: &Value, now: &Evaluated) -> Option<String> {
-    let reference = &planned.reference;
-    if now.decision.change != planned.change {
-        return Some(format!("{reference} changed since the plan"));
-    }
-    if planned.change == Change::None {
-        return None;
-    }
-    let after = now.after.as_ref()?;
-    // The dry run returns the fields that Helm applies.
-    let all = Value::Null;
-    let owned = managed::applied_fields(after, access::MANAGER).unwrap_or(&all);
-    let differing = evaluate::unexpected(owned, expected, after, &planned.chosen);
-    (!differing.is_empty())
-        .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
 
 struct Execution<'e> {
@@ -372,47 +247,5 @@ fn differences(change: &ReleaseChange, installed: &Release) -> Outcome<()> {
             "outcome_differs: Helm applied other objects than the approved ones; report this as a \
              defect, and plan again",
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stead_plugin_kubernetes::{decide::Decision, fields, object::ObjectRef};
-
-    use super::*;
-
-    /// Deployment whose image Helm applies, and whose replicas an autoscaler sets.
-    fn web(image: &str, replicas: u32) -> Value {
-        json!({ "metadata": { "managedFields": [{ "manager": "helm", "operation": "Apply",
-            "fieldsV1": { "f:spec": { "f:image": {} } } }] },
-            "spec": { "image": image, "replicas": replicas } })
-    }
-
-    #[test]
-    fn only_fields_of_the_release_make_a_plan_stale() {
-        let expected = fields::normalize(&web("web:2", 3));
-        let planned = ReleaseObject {
-            reference: ObjectRef {
-                api_version: "apps/v1".into(),
-                kind: "Deployment".into(),
-                namespace: Some("shop".into()),
-                name: "web".into(),
-            },
-            change: Change::Update,
-            object: Value::Null,
-            expected: Some(expected.clone()),
-            chosen: vec![],
-            random: vec![],
-        };
-        let stale = |after: Value| {
-            let decision = Decision { change: Change::Update, attributes: vec![] };
-            let now = Evaluated { decision, live: None, after: Some(after) };
-            stale_reason(&planned, &expected, &now)
-        };
-        assert_eq!(stale(web("web:2", 5)), None, "an autoscaler");
-        assert!(stale(web("web:3", 3)).unwrap().ends_with("changed since the plan: spec.image"));
-        // Without managed fields, every field counts.
-        let bare = json!({ "spec": { "image": "web:2", "replicas": 5 } });
-        assert!(stale(bare).unwrap().ends_with("spec.replicas"));
     }
 }

@@ -18,6 +18,7 @@ mod apply;
 mod build;
 mod calls;
 mod chart;
+mod check;
 mod current;
 mod decide;
 mod dependencies;

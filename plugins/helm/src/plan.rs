@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use schemas::plugin::{Action, Changes, ErrorCode, Operation};
 use serde_json::Value;
 use stead_plugin_kubernetes::{
@@ -40,13 +40,25 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let release = component.settings.release()?;
     let access = Access::open(component).await?;
     let cluster = &access.cluster;
-    let inventory = Inventory::load(cluster, component).await?;
-    let details = Details::of(&inventory);
-    owner::check_identity(&details, &release)?;
-    let identity = cluster.identity().await?;
-    let current = Current::load(cluster, &release, &details).await?;
-    owner::check_release(component, &access, &release, &details, &current).await?;
-    let (version, rendered) = render_with_version(component, &access, &release, &current).await?;
+    let newest = (&release, Version::NEWEST);
+    let found = async {
+        let (inventory, identity) =
+            tokio::try_join!(Inventory::load(cluster, component), cluster.identity())?;
+        let details = Details::of(&inventory);
+        owner::check_identity(&details, &release)?;
+        let current = Current::load(cluster, &release, &details).await?;
+        owner::check_release(component, &access, &release, &details, &current).await?;
+        let rendered = render(component, &access, newest, &current).await;
+        Ok((inventory, details, identity, current, rendered))
+    };
+    // The first rendering has the flags of the newest version. An older version can refuse them, so
+    // it renders again with its own flags.
+    let (version, found) = tokio::join!(version::of(&access.helm), found);
+    let (version, (inventory, details, identity, current, rendered)) = (version?, found?);
+    let rendered = match version.can_adopt() {
+        true => rendered?,
+        false => render(component, &access, (&release, version), &current).await?,
+    };
     let kinds = kinds_of(cluster, &rendered).await?;
     let releases = (&rendered.release, &rendered.second);
     let resolved = objects::resolve(&release, &kinds, releases, &rendered.crds)?;
@@ -119,32 +131,11 @@ async fn new_namespaces(
     let of_chart = objects.iter().filter(|one| one.reference.is_namespace());
     let mut names: BTreeSet<String> = of_chart.map(|one| one.reference.name.clone()).collect();
     names.insert(release.namespace.clone());
-    let mut absent = BTreeSet::new();
-    for name in names {
-        if cluster.namespace(&name).await?.is_none() {
-            absent.insert(name);
-        }
-    }
-    Ok(absent)
-}
-
-/// Renders the release and reads the version of Helm concurrently. The first rendering has the flags of
-/// the newest version. An older version can refuse them, so it renders again with its own flags.
-async fn render_with_version(
-    component: &Component,
-    access: &Access,
-    release: &ReleaseRef,
-    current: &Current,
-) -> Outcome<(Version, Rendered)> {
-    let newest = (release, Version::NEWEST);
-    let (version, rendered) =
-        tokio::join!(version::of(&access.helm), render(component, access, newest, current));
-    let version = version?;
-    let rendered = match version.can_adopt() {
-        true => rendered?,
-        false => render(component, access, (release, version), current).await?,
-    };
-    Ok((version, rendered))
+    let found = stream::iter(names)
+        .map(|name| async move { Ok((cluster.namespace(&name).await?, name)) })
+        .buffered(CONCURRENCY);
+    let absent = |(found, name): (Option<Value>, String)| found.is_none().then_some(name);
+    found.try_filter_map(|one| ready(Ok(absent(one)))).try_collect().await
 }
 
 /// Renders the release. A pending release, and a chart whose definitions do not exist yet, can only

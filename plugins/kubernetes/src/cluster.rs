@@ -5,10 +5,14 @@ use std::time::Duration;
 use kube::{
     Client, Error,
     api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    config::Kubeconfig,
     core::{Request, Status},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,6 +37,9 @@ const RETRY_LIMIT: Duration = Duration::from_secs(20);
 const BACK_OFF: Duration = Duration::from_millis(250);
 /// Number of concurrent requests.
 pub const CONCURRENCY: usize = 8;
+
+/// Client of this process with the content of its kubeconfig.
+static CLIENT: Mutex<Option<(Vec<u8>, Client)>> = Mutex::const_new(None);
 
 /// Connection to a cluster with the field manager of one component.
 pub struct Cluster {
@@ -141,16 +148,29 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Result of a request.
 pub type Response = Result<Value, RequestError>;
 
+/// Returns a client of this kubeconfig. Calls of one process have the same client, and so the same
+/// connections: a preflight checks many components.
+async fn client(kubeconfig: Kubeconfig) -> Outcome<Client> {
+    let unusable = |error: String| Failure::refused(format!("cannot use the kubeconfig: {error}"));
+    let content = serde_json::to_vec(&kubeconfig).map_err(|error| unusable(error.to_string()))?;
+    let mut last = CLIENT.lock().await;
+    if let Some((_, client)) = last.as_ref().filter(|(former, _)| *former == content) {
+        return Ok(client.clone());
+    }
+    let mut config = kubeconfig::connection(kubeconfig).await?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(WRITE_TIMEOUT);
+    // `send` bounds its own retries.
+    config.default_retry = false;
+    let client = Client::try_from(config).map_err(|error| unusable(chain(&error)))?;
+    *last = Some((content, client.clone()));
+    Ok(client)
+}
+
 impl Cluster {
-    /// Creates a client from the job's kubeconfig. Sends no request.
+    /// Returns a client of the job's kubeconfig. Sends no request.
     pub async fn connect<S>(component: &Component<S>) -> Outcome<Self> {
-        let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(WRITE_TIMEOUT);
-        // `send` bounds its own retries.
-        config.default_retry = false;
-        let client = Client::try_from(config)
-            .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {}", chain(&e))))?;
+        let client = client(kubeconfig::load()?).await?;
         let (manager, stop) = (component.manager(), CancellationToken::new());
         Ok(Cluster { client, manager, forces_dry_runs: false, stop })
     }

@@ -2,6 +2,7 @@
 //! component, so that a deploy can remove objects that the manifest no longer contains.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::future::try_join_all;
 use schemas::plugin::StateMark;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -247,9 +248,11 @@ impl Inventory {
             };
         }
         let (kind, secret) = (Kind::secret(), self.secret()?);
-        let verb = if self.resource_version.is_some() { "update" } else { "create" };
-        for verb in [verb, "update"] {
-            if !cluster.is_allowed(verb, &kind, Some(NAMESPACE)).await? {
+        let verbs: &[&str] =
+            if self.resource_version.is_some() { &["update"] } else { &["create", "update"] };
+        let reviews = verbs.iter().map(|verb| cluster.is_allowed(verb, &kind, Some(NAMESPACE)));
+        for (verb, is_allowed) in verbs.iter().zip(try_join_all(reviews).await?) {
+            if !is_allowed {
                 return Err(Failure::failed(format!(
                     "cannot write the inventory: RBAC denies {verb} on secrets in {NAMESPACE}; \
                      allow it for the kubeconfig's user"

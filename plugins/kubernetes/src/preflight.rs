@@ -29,11 +29,8 @@ pub async fn checks(context: &CallContext) -> Preflight {
     if component.settings.kustomize.is_some() && component.operation == Operation::Apply {
         checks.push(check("kustomize", kustomize::find_tool()));
     }
-    let cluster = match connect(&component).await {
-        Ok(cluster) => {
-            checks.push(check("cluster", Ok(())));
-            cluster
-        }
+    let cluster = match Cluster::connect(&component).await {
+        Ok(cluster) => cluster,
         Err(failure) => {
             checks.push(check("cluster", Err(failure)));
             return Preflight { checks };
@@ -41,18 +38,30 @@ pub async fn checks(context: &CallContext) -> Preflight {
     };
     let inventory =
         async { Inventory::load(&cluster, &component).await?.check_write(&cluster).await };
-    checks.push(check("inventory", inventory.await));
-    if let (Some(text), Operation::Apply) = (&component.settings.manifest, component.operation) {
-        match desired(&cluster, &component, text).await {
-            Ok((desired, kinds)) => {
-                checks.push(served(&desired, &kinds));
-                let permissions = permissions(&cluster, &component, &desired, &kinds);
-                checks.push(check("permissions", permissions.await));
-            }
-            Err(failure) => checks.push(check("kinds", Err(failure))),
-        }
+    let (identity, inventory, objects) =
+        tokio::join!(cluster.identity(), inventory, check_objects(&cluster, &component));
+    let is_connected = identity.is_ok();
+    checks.push(check("cluster", identity.map(drop)));
+    // Without the cluster, the other checks fail for the same reason.
+    if is_connected {
+        checks.push(check("inventory", inventory));
+        checks.extend(objects);
     }
     Preflight { checks }
+}
+
+/// Checks the kinds of the manifest and the rights to them.
+async fn check_objects(cluster: &Cluster, component: &Component) -> Vec<PreflightCheck> {
+    let (Some(text), Operation::Apply) = (&component.settings.manifest, component.operation) else {
+        return vec![];
+    };
+    match desired(cluster, component, text).await {
+        Ok((desired, kinds)) => {
+            let permissions = permissions(cluster, component, &desired, &kinds).await;
+            vec![served(&desired, &kinds), check("permissions", permissions)]
+        }
+        Err(failure) => vec![check("kinds", Err(failure))],
+    }
 }
 
 /// Returns the objects of the manifest, and the kinds that the cluster serves of their versions.
@@ -97,12 +106,6 @@ fn check(name: &str, result: Outcome<()>) -> PreflightCheck {
         Err(failure) => (CheckStatus::Failed, failure.message),
     };
     PreflightCheck { check: name.to_owned(), status, message }
-}
-
-async fn connect(component: &Component) -> Outcome<Cluster> {
-    let cluster = Cluster::connect(component).await?;
-    cluster.identity().await?;
-    Ok(cluster)
 }
 
 /// Checks the permissions for all kinds of a manifest that the cluster serves.
