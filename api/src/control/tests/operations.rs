@@ -115,12 +115,13 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
     let run = run_of(app, acme.id).await;
     enroll(app, beta.id).await;
     let beta_run = run_of(app, beta.id).await;
+    // With the wrong input, the preflight itself could fail.
+    pass_preflight(app, beta_run).await;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": "system"});
     append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
     complete_build(&started).await;
     complete_plan(app, run).await;
     wait_for_step(app, run, waiting).await;
-    pass_preflight(app, beta_run).await;
     // Then the metrics count the waiting approval and the failed run.
     wait_for(async || {
         let text = metrics(&started).await;
