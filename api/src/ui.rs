@@ -7,6 +7,8 @@
 //! ```
 mod assets;
 mod change;
+mod changes;
+mod control;
 mod decisions;
 mod guard;
 mod live;
@@ -15,7 +17,7 @@ mod login;
 mod pages;
 mod response;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use self::login::has_loopback_url;
 
@@ -34,17 +36,27 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/", get(pages::home))
         .route("/ui/installs", get(pages::installs))
         .route("/ui/installs/{install}", get(pages::install))
+        .route("/ui/installs/{install}/change", get(changes::change))
+        .route("/ui/installs/{install}/upgrade", get(changes::compare).post(changes::upgrade))
+        .route("/ui/installs/{install}/inputs", post(changes::inputs))
+        .route("/ui/installs/{install}/run", post(changes::run))
         .route("/ui/runs", get(pages::runs))
         .route("/ui/runs/{run}", get(pages::run))
         .route("/ui/runs/{run}/decide", post(decisions::decide))
+        .route("/ui/runs/{run}/decide-all", post(decisions::decide_all))
         .route("/ui/runs/{run}/cancel", post(decisions::cancel))
         .route("/ui/runs/{run}/retry", post(decisions::retry))
         .route("/ui/jobs/{job}", get(log::job))
+        .route("/ui/jobs/{job}/cancel", post(control::cancel))
+        .route("/ui/jobs/{job}/resolve", post(control::resolve))
         .route("/ui/jobs/{job}/attempts/{attempt}/log", get(log::download))
         .route("/ui/jobs/{job}/attempts/{attempt}/live", get(live::log))
         .route("/ui/apps", get(pages::apps))
         .route("/ui/apps/{app}", get(pages::app))
+        .route("/ui/apps/{app}/diff", get(pages::diff))
         .route("/ui/runners", get(pages::runners))
+        .route("/ui/runners/{runner}", get(control::runner))
+        .route("/ui/runners/{runner}/control", post(control::control))
         .route("/ui/audit", get(pages::audit))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))

@@ -2,6 +2,7 @@
 pub(crate) mod access;
 pub(crate) mod apps;
 pub(crate) mod builds;
+pub(crate) mod decide_all;
 pub(crate) mod enrolments;
 pub(crate) mod impact;
 pub(crate) mod installs;
@@ -11,6 +12,7 @@ pub(crate) mod plugins;
 mod preflight;
 pub(crate) mod reason;
 pub(crate) mod rebuild;
+pub(crate) mod run_request;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod sources;

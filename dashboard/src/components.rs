@@ -1,5 +1,6 @@
 //! Parts that several pages share.
 mod badge;
+pub(crate) mod diff;
 mod graph;
 mod plan;
 mod text;

@@ -2,6 +2,8 @@
 mod app;
 mod apps;
 mod audit;
+mod change;
+mod diff;
 mod home;
 mod install;
 mod installs;
@@ -9,22 +11,27 @@ mod job;
 mod login;
 mod problem;
 mod run;
+mod runner;
 mod runners;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use self::{
     app::app,
     apps::apps,
     audit::audit,
+    change::{ChangePage, change},
+    diff::{DiffPage, UpgradePage, diff, upgrade},
     home::{Attention, home},
-    install::{install, install_as_of},
+    install::{InstallPage, install, install_as_of},
     installs::installs,
     job::{LOG_LINES, LogPage, job},
     login::login,
     problem::problem,
     run::{RunPage, run},
+    runner::runner,
     runners::runners,
     runs::runs,
 };

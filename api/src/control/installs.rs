@@ -2,11 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{Json, extract::State};
-use domain::{
-    install::Install as InstallOf,
-    run::{Cause, RunKind, plan::Scope},
-    state_version::StateVersion,
-};
+use domain::{install::Install as InstallOf, state_version::StateVersion};
 use schemas::control::{
     ChangeResult, Page,
     installs::{
@@ -14,7 +10,7 @@ use schemas::control::{
         InstallUpdated, InstallsQuery, SensitiveInputs, SensitiveInputsQuery, StateQuery,
         UpdateInstall,
     },
-    runs::{RequestRun, RequestedKind, RunRequested},
+    runs::{RequestRun, RunRequested},
 };
 
 use super::change_request::{ChangeRequest, change_result, optional_reason, required_reason};
@@ -23,7 +19,7 @@ use crate::{
     problem::{ApiResult, Code, Problem},
     queries::{installs as queries, show},
     state::App,
-    usecases::{apps, installs, runs},
+    usecases::{apps, installs, run_request::run_request, runs},
 };
 
 /// List installs, oldest first
@@ -269,50 +265,4 @@ pub(super) async fn request(
     let id = installs::find(&app, &name).await?;
     let done = runs::request(&app, &call, id, run_request(body)?).await?;
     Ok(Json(RunRequested { run: done.value, position: done.position }))
-}
-
-fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
-    let RequestRun { kind, components, action, reason, plan_all } = request;
-    if !components.is_empty() && kind != RequestedKind::Deploy {
-        return Err(Problem::invalid_field(
-            "components",
-            "are only valid for a deploy",
-            "omit components",
-        ));
-    }
-    if action.is_some() != (kind == RequestedKind::Action) {
-        return Err(Problem::invalid_field(
-            "action",
-            "is required for the kind action and invalid for other kinds",
-            "name the action, or omit it for another kind",
-        ));
-    }
-    let (kind, scope) = match kind {
-        RequestedKind::Action | RequestedKind::Drift if plan_all => {
-            return Err(Problem::invalid_field(
-                "plan_all",
-                "is not valid for this kind, which has no plans to approve",
-                "omit plan_all",
-            ));
-        }
-        RequestedKind::Provision => (RunKind::Provision, Scope::Everything),
-        RequestedKind::Reprovision => (RunKind::Reprovision, Scope::Everything),
-        RequestedKind::Deploy if components.is_empty() => (RunKind::Deploy, Scope::Everything),
-        RequestedKind::Deploy => {
-            let names = components.into_iter().collect();
-            (RunKind::Deploy, Scope::Named { names, dependents: true })
-        }
-        RequestedKind::Teardown => (RunKind::Teardown, Scope::Everything),
-        RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
-        RequestedKind::Action => (RunKind::Action, Scope::Changed),
-        RequestedKind::Drift => (RunKind::Drift, Scope::Everything),
-    };
-    Ok(runs::RunRequest {
-        kind,
-        scope,
-        action,
-        cause: Cause::Requested,
-        reason: optional_reason(reason)?,
-        plan_all,
-    })
 }

@@ -5,6 +5,7 @@ mod as_of;
 mod bundles;
 mod component_states;
 mod corpus;
+mod dashboard;
 mod dead_letters;
 mod document;
 mod erasure;

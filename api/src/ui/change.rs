@@ -34,15 +34,15 @@ impl FormToken {
     }
 }
 
-/// Makes the change of a form once, and returns its position. A repeated submission changes
+/// Makes the change of a form once, as the caller of this route of the Control API, and returns its position. A repeated submission changes
 /// nothing, and has the position of the first one.
 pub(super) async fn once<T>(
     app: &App,
     caller: &Caller,
-    (route, key, content): (&str, &str, String),
+    ((method, route), key, content): ((&str, &str), &str, String),
     change: impl AsyncFnOnce(&Call) -> Result<Done<T>, Problem>,
 ) -> Result<u64, Problem> {
-    caller.authorize("POST", route)?;
+    caller.authorize(method, route)?;
     if key.is_empty() || key.len() > 64 {
         return Err(Problem::new(
             Code::BadRequest,
@@ -50,13 +50,13 @@ pub(super) async fn once<T>(
         ));
     }
     let principal = caller.principal.to_string();
-    let request_hash = Sha256::digest(format!("{route}\n{content}")).into();
+    let request_hash = Sha256::digest(format!("{method} {route}\n{content}")).into();
     let stored = IdempotencyKey { principal, key: key.to_owned(), request_hash, response: None };
     if let Some(position) = earlier_change::position(app, &stored).await? {
         return Ok(position);
     }
     let mut meta = Meta::new(caller.actor.clone(), ids::new_ulid().to_string());
-    meta.route = Some(format!("POST {route}"));
+    meta.route = Some(format!("{method} {route}"));
     meta.client = Some(CLIENT.to_owned());
     let mut call = Call::of(meta);
     call.key = Some(stored.clone());

@@ -3,10 +3,11 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use dashboard::pages::{self, Attention, RunPage};
+use dashboard::pages::{self, Attention, DiffPage, InstallPage, RunPage};
 use domain::ids::RunId;
 use schemas::control::{
     PageQuery,
+    apps::DiffQuery,
     audit::EventsQuery,
     installs::{InstallsQuery, StateQuery},
     jobs::JobsQuery,
@@ -39,7 +40,7 @@ const EVENTS: u64 = 50;
 /// Position that a page must include: the change that the user just made.
 #[derive(Deserialize)]
 pub(super) struct Freshness {
-    min_position: Option<u64>,
+    pub min_position: Option<u64>,
 }
 
 /// Returns the caller's part of the page frame.
@@ -148,7 +149,16 @@ pub(super) async fn install(
         ..RunsQuery::default()
     };
     let newest = runs::list(&app, &caller, of).await?.items;
-    Ok(Page(pages::install(&frame, &install, &newest)))
+    let versions = match frame.may(&[]) {
+        true => {
+            apps::versions(&app, &caller, &install.app.to_string(), PageQuery::default())
+                .await?
+                .items
+        }
+        false => vec![],
+    };
+    let versions = versions.iter().map(|version| version.version).collect();
+    Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions })))
 }
 
 /// Parses a time or a position of the log.
@@ -234,6 +244,20 @@ pub(super) async fn app(
     let shown = apps::get(&app, &caller, &name).await?;
     let versions = apps::versions(&app, &caller, &name, query).await?;
     Ok(Page(pages::app(&caller_of(&app, &caller, &session).await?, &shown, &versions)))
+}
+
+/// Compares two versions of an app.
+pub(super) async fn diff(
+    State(app): State<App>,
+    Ui(Path(name)): Ui<Path<String>>,
+    Ui(Query(query)): Ui<Query<DiffQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let diff = apps::diff(&app, &caller, &name, query).await?;
+    let page = DiffPage { app: apps::get(&app, &caller, &name).await?, diff };
+    Ok(Page(pages::diff(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
 pub(super) async fn runners(

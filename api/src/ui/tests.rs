@@ -6,21 +6,26 @@ use tower::ServiceExt as _;
 use crate::server::testing::Started;
 
 /// Browser without a session.
-struct Browser {
+pub(crate) struct Browser {
     http: reqwest::Client,
     base: String,
     cookie: Option<String>,
 }
 
 impl Browser {
-    fn new(started: &Started) -> Browser {
+    pub(crate) fn new(started: &Started) -> Browser {
         let http = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();
         Browser { http, base: started.server.ready.control.clone(), cookie: None }
     }
 
-    async fn logged_in(started: &Started) -> Browser {
+    pub(crate) async fn logged_in(started: &Started) -> Browser {
+        Browser::with_secret(started, &started.owner_token()).await
+    }
+
+    /// Starts a browser that is logged in with this token.
+    pub(crate) async fn with_secret(started: &Started, secret: &str) -> Browser {
         let mut browser = Browser::new(started);
-        let response = browser.post("/ui/login", &[("secret", &started.owner_token())]).await;
+        let response = browser.post("/ui/login", &[("secret", secret)]).await;
         assert_eq!(response.status(), StatusCode::SEE_OTHER);
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
@@ -28,12 +33,17 @@ impl Browser {
         browser
     }
 
-    async fn get(&self, path: &str) -> reqwest::Response {
+    /// Token of the forms of this session.
+    pub(crate) async fn form_token(&self) -> String {
+        form_token(&self.get("/ui/").await.text().await.unwrap()).to_owned()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> reqwest::Response {
         let request = self.http.get(format!("{}{path}", self.base));
         self.send(request).await
     }
 
-    async fn post(&self, path: &str, form: &[(&str, &str)]) -> reqwest::Response {
+    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> reqwest::Response {
         let url = format!("{}{path}", self.base);
         self.send(self.http.post(url).header(header::ORIGIN, &self.base).form(form)).await
     }

@@ -17,6 +17,7 @@ pub fn app(caller: &Caller, app: &App, versions: &Page<ConfigVersion>) -> Markup
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/apps" { "Apps" } }
         (frame::title(caller, &Updates::None, &app.name, &html! { a href={ "/ui/installs?app=" (app.id) } { (components::count(app.installs, "install")) } }))
+        @if app.version > 1 { (super::diff::chooser(app, app.version - 1, app.version)) }
         @for version in &versions.items { (version_panel(caller, version)) }
         (next_page(&format!("/ui/apps/{}", app.id), &[], versions.next.as_deref()))
     };

@@ -15,9 +15,21 @@ use crate::{
     frame::{self, Caller, Section, Updates},
 };
 
+/// Content of an install page.
+#[derive(Debug, Clone)]
+pub struct InstallPage {
+    /// The install.
+    pub install: Install,
+    /// Its newest runs.
+    pub newest: Vec<RunSummary>,
+    /// Newest versions of its app. Empty if the caller may not change the install.
+    pub versions: Vec<u32>,
+}
+
 /// Install page.
 #[must_use]
-pub fn install(caller: &Caller, install: &Install, newest: &[RunSummary]) -> Markup {
+pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
+    let InstallPage { install, newest, versions } = page;
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/installs" { "Installs" } }
         (frame::title(caller, &Updates::Events, &install.name, &components::badge(&install.state)))
@@ -41,6 +53,7 @@ pub fn install(caller: &Caller, install: &Install, newest: &[RunSummary]) -> Mar
             }
             div.stack {
                 (facts(caller, install))
+                (changes(caller, install, versions))
                 (values("Inputs", &install.inputs))
                 (values("Stack outputs", &install.stack_outputs))
                 (as_of(&install.id.to_string(), None))
@@ -191,6 +204,35 @@ fn facts(caller: &Caller, install: &Install) -> Markup {
                 }
                 @for ignored in &install.ignored_settings {
                     p.note.wait { span { code { (ignored.file) @if let Some(line) = ignored.line { ":" (line) } } ": " (ignored.message) } }
+                }
+            }
+        }
+    }
+}
+
+/// Choice of another version to compare and move to, and the link to the other changes.
+fn changes(caller: &Caller, install: &Install, versions: &[u32]) -> Markup {
+    let now = install.config_version;
+    let others: Vec<u32> = versions.iter().copied().filter(|version| *version != now).collect();
+    html! {
+        @if caller.may(&[]) {
+            section.panel aria-label="Change" {
+                header { h2 { "Change" } a.more href={ "/ui/installs/" (install.id) "/change" } { "Deploy, inputs, actions, teardown" } }
+                div.body {
+                    @if others.is_empty() { p.muted { "The app has no other version." } }
+                    @else {
+                        form.inline method="get" action={ "/ui/installs/" (install.id) "/upgrade" } {
+                            label {
+                                "Version"
+                                select name="to" {
+                                    @for version in others {
+                                        option value=(version) { "v" (version) @if version > now { " (upgrade)" } @else { " (roll back)" } }
+                                    }
+                                }
+                            }
+                            button.primary type="submit" { "Compare" }
+                        }
+                    }
                 }
             }
         }

@@ -54,14 +54,42 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
                         " " (components::time(caller.now, resolution.at)) ": " (resolution.reason)
                     }
                 }
-                @if job.state == "outcome_unknown" && caller.may(&[]) {
-                    (components::command(&["stead", "jobs", "resolve", &job.id.to_string(), "--resolution", "failed", "--reason", "REASON"]))
-                }
+                @if caller.may(&[]) { (actions(caller, job)) }
             }
         }
         (log_panel(job, log))
     };
     frame::page(caller, Section::Runs, &heading, &content)
+}
+
+/// Resolution of an unknown outcome, or cancellation. Only owners may request them.
+fn actions(caller: &Caller, job: &Job) -> Markup {
+    let newest = job.attempts.iter().max_by_key(|attempt| attempt.attempt);
+    let url = |verb: &str| format!("/ui/jobs/{}/{verb}", job.id);
+    html! {
+        @if job.state == "outcome_unknown" {
+            @if let Some(attempt) = newest {
+                form.inline id="resolve" method="post" action=(url("resolve")) {
+                    (frame::change_fields(caller, "resolve"))
+                    input type="hidden" name="execution" value=(attempt.execution);
+                    label { "Evidence for the resolution" input type="text" name="reason" required maxlength="2000"; }
+                    button type="submit" name="resolution" value="succeeded" { "It succeeded" }
+                    button type="submit" name="resolution" value="failed" { "It failed" }
+                    button type="submit" name="resolution" value="retry" { "Repeat it" }
+                }
+                p.muted { "Look at the customer's account first. Repeat the work only if that is safe." }
+            }
+        } @else if job.ended_at.is_none() && !job.cancelling {
+            details id="cancel" {
+                summary { "Cancel this job" }
+                form.inline method="post" action=(url("cancel")) {
+                    (frame::change_fields(caller, "cancel"))
+                    label { "Reason for the cancellation" input type="text" name="reason" required maxlength="2000"; }
+                    button.danger type="submit" { "Cancel the job" }
+                }
+            }
+        }
+    }
 }
 
 fn facts(caller: &Caller, job: &Job, log: &LogPage) -> Markup {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use schemas::control::runs::{Decision, Preflight, Run, Step, StepPlanDetails};
 
+use super::together;
 use crate::{
     components::{self, Node},
     frame::{self, Caller, Section, Updates},
@@ -42,6 +43,7 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
                 (components::graph("Graph of the steps; the list of steps below has the same content", &nodes(&page.run.dag)))
             }
         }
+        (together::forms(caller, page))
         section.panel aria-label="Steps" {
             header { h2 { "Steps" } span.muted { (run.steps_ended) " of " (run.steps) " ended" } }
             @if page.run.dag.is_empty() {
@@ -186,7 +188,8 @@ fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
     }
 }
 
-fn hides_details(page: &RunPage, step: &Step) -> bool {
+/// Returns true if a plan waits whose details the page does not show.
+pub(super) fn hides_details(page: &RunPage, step: &Step) -> bool {
     let has_details = step.plan.as_ref().is_some_and(|plan| plan.has_details);
     let waits = step.state == "waiting_for_approval";
     waits && has_details && !page.details.contains_key(&step.id.to_string())

@@ -50,7 +50,7 @@ pub(super) fn table(caller: &Caller, id: &str, runners: &[Runner]) -> Markup {
 fn row(caller: &Caller, id: &str, runner: &Runner) -> Markup {
     html! {
         tr id={ (id) "-" (runner.id) } {
-            td.fit { (components::id(&runner.id.to_string())) }
+            td.fit { a href={ "/ui/runners/" (runner.id) } { (components::id(&runner.id.to_string())) } }
             td.fit {
                 (components::badge(&runner.state))
                 @if let Some(reason) = &runner.reason { div.muted.reason { (reason) } }

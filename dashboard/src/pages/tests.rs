@@ -1,4 +1,6 @@
 //! Tests of all pages for each role: empty, typical, hostile, failing, and with a graph of 200 steps.
+mod changes;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -14,6 +16,7 @@ use schemas::control::{
 };
 use serde_json::{Value, json};
 
+use self::changes::{change_page, diff_of, upgrade_page};
 use super::*;
 use crate::Caller;
 
@@ -97,6 +100,11 @@ fn install_of(text: &str) -> Install {
         "runs": [], "created_at": TIME, "position": 7,
     }))
     .unwrap()
+}
+
+fn install_page(text: &str) -> InstallPage {
+    let newest = vec![serde_json::from_value(run_summary(text)).unwrap()];
+    InstallPage { install: install_of(text), newest, versions: vec![3, 2, 1] }
 }
 
 fn job_of(text: &str) -> Job {
@@ -187,7 +195,12 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
             "installs",
             installs(&who, &installs_query, &Page { items: vec![install_of(text)], next: some() }),
         ),
-        ("install", install(&who, &install_of(text), &runs_of)),
+        ("install", install(&who, &install_page(text))),
+        ("change", change(&who, &change_page(text))),
+        ("upgrade", upgrade(&who, &upgrade_page(text, 2))),
+        ("rollback", upgrade(&who, &upgrade_page(text, 0))),
+        ("diff", diff(&who, &DiffPage { app: app_of(text), diff: diff_of(text) })),
+        ("runner", runner(&who, &runner_of(text))),
         ("install as of", install_as_of(&who, &install_of(text), &earlier, Some(who.now))),
         ("job", job(&who, &job_of(text), &log_of(text))),
         ("apps", apps(&who, &Page { items: vec![app_of(text)], next: some() })),

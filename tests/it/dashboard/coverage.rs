@@ -69,7 +69,11 @@ fn each_suggested_command_exists() {
     let (commands, mut checked) = (commands(), 0);
     for dir in [root.join("pages"), root.join("components")] {
         for file in fs::read_dir(dir).unwrap() {
-            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            let path = file.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
             for suggested in text.split("&[\"stead\", ").skip(1) {
                 let words: Vec<_> = suggested.split('"').skip(1).step_by(2).take(2).collect();
                 let command = format!("stead {}", words.join(" "));

@@ -132,7 +132,7 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
 }
 
 /// Build runner that has handled these commands.
-async fn runner(app: &App, commands: Vec<RunnerCommand>) -> RunnerId {
+pub(super) async fn runner(app: &App, commands: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
         mode: RunnerMode::Build,
