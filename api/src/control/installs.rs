@@ -147,6 +147,7 @@ pub(super) async fn update(
         unset,
         stack_outputs,
         config_version,
+        compared_version: None,
         components,
         inputs_of,
         auto_approve,

@@ -3,7 +3,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{extract::State, response::Response};
 use dashboard::pages::{self, ChangePage, UpgradePage};
-use domain::{ids::InstallId, install::Install};
+use domain::{
+    ids::{InstallId, RunId},
+    install::Install,
+};
 use schemas::control::{
     apps::DiffQuery,
     runs::{RequestRun, RequestedKind},
@@ -17,6 +20,7 @@ use super::{
 };
 use crate::{
     auth::sessions::Session,
+    execute::{Call, Done},
     extract::{Caller, Path, Query},
     problem::{Code, Problem},
     queries::{apps, installs as queries, min_position},
@@ -97,29 +101,18 @@ pub(super) async fn upgrade(
     let Upgrade { from, to, restore_inputs, plan_all, reason, .. } = form;
     let content = format!("{install}\n{from}\n{to}\n{restore_inputs}\n{plan_all}\n{reason}");
     let key = (PATCH, form.idempotency_key.as_str(), content);
-    let mut run = None;
-    let position = once(&app, &caller, key, async |call| {
-        let now = app.engine.load::<Install>(install).await?.config_version;
-        if now != from {
-            let detail = format!(
-                "cannot move the install: it moved from version {from} to {now} after the page compared the versions; \
-                 compare them again"
-            );
-            return Err(Problem::new(Code::Rejected, detail));
-        }
+    submit(&app, &caller, (key, install), async |call| {
         let update = installs::Update {
             config_version: Some(to),
+            compared_version: Some(from),
             inputs_of: restore_inputs.then_some(to),
             plan_all,
             reason: reason::optional(Some(reason.clone()))?,
             ..installs::Update::default()
         };
-        let done = installs::update(&app, call, install, update).await?;
-        run = done.value;
-        Ok(done)
-    });
-    let position = position.await?;
-    Ok(see_other(&shown(install, run), position))
+        installs::update(&app, call, install, update).await
+    })
+    .await
 }
 
 /// Route of the Control API that changes an install.
@@ -127,12 +120,25 @@ const PATCH: (&str, &str) = ("PATCH", "/v1/installs/{install}");
 /// Route of the Control API that requests a run.
 const REQUEST: (&str, &str) = ("POST", "/v1/installs/{install}/runs");
 
-/// Page that shows the result of a change: its run, or the install if there is none.
-fn shown(install: InstallId, run: Option<domain::ids::RunId>) -> String {
-    match run {
+/// Makes the change of a form, and shows its run, or the install if there is none.
+async fn submit(
+    app: &App,
+    caller: &Caller,
+    (key, install): (((&str, &str), &str, String), InstallId),
+    change: impl AsyncFnOnce(&Call) -> Result<Done<Option<RunId>>, Problem>,
+) -> Result<Response, PageProblem> {
+    let mut run = None;
+    let position = once(app, caller, key, async |call| {
+        let done = change(call).await?;
+        run = done.value;
+        Ok(done)
+    });
+    let position = position.await?;
+    let shown = match run {
         Some(run) => format!("/ui/runs/{run}"),
         None => format!("/ui/installs/{install}"),
-    }
+    };
+    Ok(see_other(&shown, position))
 }
 
 /// Plain inputs. Field `input.NAME` has the value, and `was.NAME` the value when the page was made.
@@ -176,8 +182,7 @@ pub(super) async fn inputs(
     }
     let content = format!("{install}\n{set:?}\n{plan_all}\n{reason}");
     let key = (PATCH, form.idempotency_key.as_str(), content);
-    let mut run = None;
-    let position = once(&app, &caller, key, async |call| {
+    submit(&app, &caller, (key, install), async |call| {
         let update = installs::Update {
             set: set.clone(),
             unset: BTreeSet::new(),
@@ -185,12 +190,9 @@ pub(super) async fn inputs(
             reason: reason::optional(Some(reason.clone()))?,
             ..installs::Update::default()
         };
-        let done = installs::update(&app, call, install, update).await?;
-        run = done.value;
-        Ok(done)
-    });
-    let position = position.await?;
-    Ok(see_other(&shown(install, run), position))
+        installs::update(&app, call, install, update).await
+    })
+    .await
 }
 
 /// Request for a run. An empty component stands for all.
@@ -221,8 +223,7 @@ pub(super) async fn run(
     let RunForm { kind, component, action, confirm, plan_all, reason, .. } = form;
     let content = format!("{install}\n{kind:?}\n{component}\n{action:?}\n{plan_all}\n{reason}");
     let key = (REQUEST, form.idempotency_key.as_str(), content);
-    let mut run = None;
-    let position = once(&app, &caller, key, async |call| {
+    submit(&app, &caller, (key, install), async |call| {
         let destroys = matches!(kind, RequestedKind::Teardown | RequestedKind::Deprovision);
         if destroys {
             let name = app.engine.load::<Install>(install).await?.name.clone();
@@ -241,12 +242,9 @@ pub(super) async fn run(
             reason: Some(reason.clone()),
             plan_all,
         };
-        let done = runs::request(&app, call, install, run_request(request)?).await?;
-        run = done.value;
-        Ok(done)
-    });
-    let position = position.await?;
-    Ok(see_other(&shown(install, run), position))
+        runs::request(&app, call, install, run_request(request)?).await
+    })
+    .await
 }
 
 #[cfg(test)]

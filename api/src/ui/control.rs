@@ -43,31 +43,19 @@ pub(super) struct Control {
     #[serde(flatten)]
     token: FormToken,
     idempotency_key: String,
-    verb: Verb,
+    verb: RunnerControl,
     reason: String,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Verb {
-    Disable,
-    Enable,
-    Drain,
-    Resume,
-    Rekey,
-    Revoke,
-}
-
-impl Verb {
-    fn command(self) -> (&'static str, RunnerControl) {
-        match self {
-            Verb::Disable => ("/v1/runners/{runner}/disable", RunnerControl::Disable),
-            Verb::Enable => ("/v1/runners/{runner}/enable", RunnerControl::Enable),
-            Verb::Drain => ("/v1/runners/{runner}/drain", RunnerControl::Drain),
-            Verb::Resume => ("/v1/runners/{runner}/resume", RunnerControl::Resume),
-            Verb::Rekey => ("/v1/runners/{runner}/rekey", RunnerControl::Rekey),
-            Verb::Revoke => ("/v1/runners/{runner}/revoke", RunnerControl::Revoke),
-        }
+/// Route of the Control API with the same effect.
+fn route(command: RunnerControl) -> &'static str {
+    match command {
+        RunnerControl::Disable => "/v1/runners/{runner}/disable",
+        RunnerControl::Enable => "/v1/runners/{runner}/enable",
+        RunnerControl::Drain => "/v1/runners/{runner}/drain",
+        RunnerControl::Resume => "/v1/runners/{runner}/resume",
+        RunnerControl::Rekey => "/v1/runners/{runner}/rekey",
+        RunnerControl::Revoke => "/v1/runners/{runner}/revoke",
     }
 }
 
@@ -79,9 +67,9 @@ pub(super) async fn control(
     Form(form): Form<Control>,
 ) -> Result<Response, PageProblem> {
     form.token.check(&session)?;
-    let (route, command) = form.verb.command();
+    let command = form.verb;
     let content = format!("{runner}\n{}", form.reason);
-    let key = (("POST", route), form.idempotency_key.as_str(), content);
+    let key = (("POST", route(command)), form.idempotency_key.as_str(), content);
     let position = once(&app, &caller, key, async |call| {
         let reason = reason::optional(Some(form.reason.clone()))?;
         runners::apply_control(&app, call, runner, command, reason).await

@@ -143,6 +143,9 @@ pub(crate) struct Update {
     pub stack_outputs: BTreeMap<String, Option<Value>>,
     /// Config version to follow. `None` keeps the current version.
     pub config_version: Option<u32>,
+    /// Config version with which the caller compared the change. If the install follows another one,
+    /// the change is rejected.
+    pub compared_version: Option<u32>,
     /// Config version whose earlier inputs the install gets again. `set` and `unset` have
     /// precedence.
     pub inputs_of: Option<u32>,
@@ -193,12 +196,21 @@ async fn change(
         unset,
         stack_outputs,
         config_version,
+        compared_version,
         inputs_of,
         components,
         auto_approve,
         reason,
         plan_all,
     } = update;
+    if let Some(compared) = compared_version.filter(|compared| *compared != before.config_version) {
+        let detail = format!(
+            "cannot move the install: it moved from version {compared} to {} after the versions were compared; compare \
+             them again",
+            before.config_version
+        );
+        return Err(Problem::new(Code::Rejected, detail));
+    }
     let (set, unset) = match inputs_of {
         Some(version) => {
             let then = inputs::of_version(app, install, version).await?;

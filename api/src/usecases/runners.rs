@@ -4,6 +4,7 @@ use domain::{
     runner::{Runner, RunnerCommand, Side},
 };
 use futures::FutureExt as _;
+use serde::Deserialize;
 
 use crate::{
     execute::{Call, Done},
@@ -12,7 +13,8 @@ use crate::{
 };
 
 /// Control command for a runner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum RunnerControl {
     /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
