@@ -285,6 +285,21 @@ CREATE TABLE stead.sensitive_value (
     ciphertext bytea,
     created_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.state_version (
+    install text NOT NULL COLLATE pg_catalog."C",
+    component text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL,
+    lineage text NOT NULL COLLATE pg_catalog."C",
+    serial bigint NOT NULL,
+    fence_epoch bigint NOT NULL,
+    fence_position bigint NOT NULL,
+    digest text NOT NULL COLLATE pg_catalog."C",
+    is_empty boolean NOT NULL,
+    size bigint NOT NULL,
+    ciphertext bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+ALTER TABLE ONLY stead.state_version ALTER COLUMN ciphertext SET STORAGE EXTERNAL;
 CREATE TABLE stead.subject_data (
     subject text NOT NULL COLLATE pg_catalog."C",
     digest text NOT NULL COLLATE pg_catalog."C",
@@ -388,6 +403,8 @@ ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
 ALTER TABLE ONLY stead.sensitive_value
     ADD CONSTRAINT sensitive_value_pkey PRIMARY KEY (install, id);
+ALTER TABLE ONLY stead.state_version
+    ADD CONSTRAINT state_version_pkey PRIMARY KEY (install, component, number);
 ALTER TABLE ONLY stead.subject_data
     ADD CONSTRAINT subject_data_execution_key UNIQUE (execution);
 ALTER TABLE ONLY stead.subject_data
@@ -473,6 +490,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_tokens TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.sensitive_value TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.state_version TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.ui_session TO stead_app;

@@ -34,10 +34,11 @@ use crate::{
     problem::{Code, Problem},
     sensitive,
     state::App,
+    state_versions,
 };
 
 /// Tables to which a concurrent writer could still write copies.
-const WRITABLE_TABLES: [&str; 8] = [
+const WRITABLE_TABLES: [&str; 9] = [
     "log_snapshot",
     "log_command",
     "job_log",
@@ -46,6 +47,7 @@ const WRITABLE_TABLES: [&str; 8] = [
     "principal_name",
     "subject_data",
     "sensitive_value",
+    "state_version",
 ];
 
 /// Result of an erasure.
@@ -84,6 +86,7 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     let all_ids: Vec<String> = all.iter().map(ToString::to_string).collect();
     data::erase(&app.pool, &all_ids).await?;
     sensitive::erase(&app.pool, &all_ids).await?;
+    state_versions::erase(&app.pool, &all_ids).await?;
     clear_dead_letter_reasons(app, &copies).await?;
     let blobs = blob::Erased { subjects: &all_ids, digests: &digests, executions: &executions };
     blob::erase(app.owner(), blobs).await.map_err(|error| owner_problem(error.into()))?;
@@ -182,7 +185,7 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
 /// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
 /// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
-    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, sensitive_value, job_log";
+    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, sensitive_value, state_version, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(error = %why, "Cannot vacuum; deleted rows stay on the disk until autovacuum");
     }
@@ -230,6 +233,12 @@ async fn remaining(
     if left > 0 {
         found.push(format!(
             "{left} plan details remain after their erasure; run `stead subjects shred ID --reason …` again with the id of an erased subject"
+        ));
+    }
+    let states = state_versions::not_erased(&app.pool, &ids).await?;
+    if states > 0 {
+        found.push(format!(
+            "{states} states remain after their erasure; run `stead subjects shred ID --reason …` again with the id of an erased subject"
         ));
     }
     for principal in principals(subjects) {

@@ -43,6 +43,7 @@ mod runner;
 mod sensitive;
 pub mod server;
 mod state;
+mod state_versions;
 mod tasks;
 mod ui;
 mod usecases;

@@ -69,6 +69,7 @@ codes! {
     SessionUnknown = 409 "session_unknown", "Unknown session: open another session";
     SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";
     ClaimedByOther = 409 "claimed_by_other", "Another runner claimed the job";
+    StateConflict = 409 "state_conflict", "The stored state is newer or differs";
     SeqGap = 409 "seq_gap", "An earlier report is missing";
     SeqConflict = 409 "seq_conflict", "A different report has this number";
     LogDivergence = 409 "log_divergence", "The log bytes differ from the stored bytes";

@@ -7,6 +7,7 @@
 //! | [`poll`] | long poll |
 //! | [`claim`] | claim a job: manifest, grant and proofs |
 //! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |
+//! | [`state`] | encrypted state of a component |
 //!
 //! Every call can be repeated. A runner can access only jobs of its own install, and a build runner
 //! only builds. Reports of an execution that lost its job are rejected with 412.
@@ -32,6 +33,7 @@ mod reconnect;
 pub(crate) mod rekey;
 mod resume;
 pub(crate) mod session;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod token;
@@ -56,5 +58,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     let blobs = OpenApiRouter::new()
         .routes(routes!(blob::put))
         .layer(DefaultBodyLimit::max(blob::MAX_BYTES));
-    calls.merge(chunks).merge(blobs)
+    let states = OpenApiRouter::new()
+        .routes(routes!(state::put, state::get))
+        // The handler limits the size, because it knows the limit as u64.
+        .layer(DefaultBodyLimit::disable());
+    calls.merge(chunks).merge(blobs).merge(states)
 }

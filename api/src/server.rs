@@ -140,6 +140,7 @@ impl Server {
             tasks: Default::default(),
             clock,
             doctor_permit: Arc::new(tokio::sync::Semaphore::new(1)),
+            state_uploads: Default::default(),
             as_of_permits: Arc::new(tokio::sync::Semaphore::new(crate::state::MAX_AS_OF_QUERIES)),
             changed_installs: Default::default(),
             stopping: CancellationToken::new(),

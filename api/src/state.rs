@@ -23,6 +23,7 @@ use crate::{
     logs::LogStore,
     metrics::Metrics,
     registry::{Manifests, Registry},
+    state_versions::Uploads,
     tasks::Tasks,
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
@@ -58,6 +59,8 @@ pub struct Inner {
     /// Queue of responses to store.
     pub responses: ResponseQueue,
     pub logs: LogStore,
+    /// Transfers of states in progress.
+    pub state_uploads: Uploads,
     pub registry: Registry,
     /// Cache of job manifests by digest.
     pub manifests: Manifests,

@@ -6,6 +6,8 @@ use utoipa::ToSchema;
 
 /// Maximum length of a lineage in bytes. Lineages of Terraform are UUIDs.
 pub const LINEAGE_BYTES: usize = 128;
+/// Maximum length of a digest in bytes.
+const DIGEST_BYTES: usize = 128;
 
 /// Version of the Terraform state of a component. Within one lineage, a higher serial is newer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
@@ -15,14 +17,27 @@ pub struct StateVersion {
     pub lineage: String,
     /// Serial number, which increases with each write of the state.
     pub serial: u64,
+    /// Keyed digest of the state, which reveals nothing without the key of its component. Absent if
+    /// the runner reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 impl StateVersion {
     /// Returns true if the lineage has 1 to [`LINEAGE_BYTES`] printable ASCII characters without
-    /// spaces, so that messages can contain it.
+    /// spaces, and the digest is printable, so that messages can contain them.
     pub fn is_valid(&self) -> bool {
-        (1..=LINEAGE_BYTES).contains(&self.lineage.len())
-            && self.lineage.bytes().all(|byte| byte.is_ascii_graphic())
+        let is_printable = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let digest = self.digest.as_deref();
+        is_printable(&self.lineage, LINEAGE_BYTES)
+            && digest.is_none_or(|digest| is_printable(digest, DIGEST_BYTES))
+    }
+
+    /// Returns true if both are the same write of the same state.
+    pub fn is_same(&self, other: &StateVersion) -> bool {
+        self.lineage == other.lineage && self.serial == other.serial
     }
 }
 

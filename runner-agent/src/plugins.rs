@@ -40,7 +40,7 @@ pub(crate) use plans::{digest_of_inputs, summary as plan_summary};
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{
     Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules,
-    SaltedDetails, Sink, Stream,
+    SaltedDetails, Sink, StateAccess, Stream,
 };
 
 use schemas::manifest::Manifest;

@@ -22,6 +22,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
+    net::{Ipv4Addr, TcpListener},
     sync::Arc,
     time::Duration,
 };
@@ -239,9 +240,17 @@ async fn context(
         execution,
         rules: rules(data, manifest.kind)?,
         known_state: known_state(data, manifest)?,
+        state: order.state.clone(),
+        state_port: state_port(order).context("cannot listen on a port for the state")?,
         manifest_digest: order.manifest_digest.clone(),
         unfilled_inputs,
     })
+}
+
+/// Returns a free loopback port of the network in which the job's programs run.
+fn state_port(order: &ShimOrder) -> io::Result<Option<Arc<TcpListener>>> {
+    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Arc::new);
+    order.state.as_ref().map(listen).transpose()
 }
 
 /// Returns the rules of the customer, for a preflight.

@@ -2,12 +2,12 @@
 //! state.
 //!
 //! ```text
-//! state/<component>/terraform.tfstate      the state
+//! state/<component>/state.encrypted        the state, see `local`
 //!                   no-prior-state         the component has no state, because it has no resources
 //!                   apply-in-progress.json an apply began, and its state is not known to be complete
 //!                   apply-reserve          disk space for the rescue, while an apply runs
 //!                   apply-lock             locked while an apply begins or ends, and while a user resolves the state
-//!                   errored-<execution>.*  rescued state: no plan starts until a user resolves it
+//!                   errored-<execution>.*  rescued state, encrypted: no plan starts until a user resolves it
 //!                   resolved-<ulid>.*      files that a resolution set aside
 //!
 //! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        if the shim dies, the next plan does the last two steps
@@ -15,10 +15,16 @@
 //!
 //! [`StateStore`] is the only code that knows these names.
 mod apply;
+mod backend;
+mod cipher;
 mod dump;
 mod known;
+mod local;
+mod remote;
 mod rescue;
 mod resolve;
+mod serial;
+mod session;
 
 use std::{
     collections::BTreeMap,
@@ -33,8 +39,13 @@ use zeroize::Zeroizing;
 pub(crate) use self::dump::StateDump;
 pub use self::{
     apply::{ApplyEnd, executions_in_progress},
+    backend::Backend,
+    cipher::{Cipher, StateKeys},
     known::{KnownState, StateRefusal, carried, known},
+    local::pending_uploads,
+    remote::Remote,
     resolve::{Decision, Overview, Resolution, overview},
+    session::{Access, Session},
 };
 pub use schemas::plugin::StateMark;
 
@@ -79,12 +90,30 @@ impl StateError {
 pub struct StateStore {
     dir: PathBuf,
     component: String,
+    /// Keys of the component. Without them, the state can be stored and uploaded, but not read.
+    cipher: Option<Cipher>,
 }
 
 impl StateStore {
     /// Returns the store of `component` below `root`, without creating it.
     pub fn new(root: &Path, component: &str) -> Self {
-        StateStore { dir: root.join(component), component: component.into() }
+        StateStore { dir: root.join(component), component: component.into(), cipher: None }
+    }
+
+    /// Adds the keys of the component.
+    pub fn with_cipher(self, cipher: Option<Cipher>) -> Self {
+        StateStore { cipher, ..self }
+    }
+
+    /// Returns the name of the component.
+    pub fn component(&self) -> &str {
+        &self.component
+    }
+
+    fn require_cipher(&self) -> io::Result<&Cipher> {
+        self.cipher.as_ref().ok_or_else(|| {
+            io::Error::other(format!("this job has no keys for the state of {}", self.component))
+        })
     }
 
     /// Returns the directory of the component, in which external plugins store their files.
@@ -92,21 +121,34 @@ impl StateStore {
         &self.dir
     }
 
-    /// Returns the path of the file that Terraform reads and writes.
+    /// Returns the path of the file in which earlier versions kept the state.
     pub fn file(&self) -> PathBuf {
         self.dir.join(STATE)
     }
 
-    /// Returns lineage and serial of the state. An empty file is not a state: Terraform creates an
-    /// empty file with its lock, before it writes.
+    /// Returns lineage and serial of the state on this host, also of one in the file of an earlier
+    /// version.
     pub fn mark(&self) -> Result<StateMark, StateError> {
-        let context = || format!("cannot read the state of {}", self.component);
-        match fs::read(self.file()) {
-            Ok(bytes) if bytes.is_empty() => Ok(StateMark::default()),
-            Ok(bytes) => mark_of(&bytes).map_err(StateError::io(context())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(StateMark::default()),
-            Err(error) => Err(StateError::io(context())(error)),
+        let read = || -> io::Result<StateMark> {
+            if let Some(plain) = self.plain()? {
+                return mark_of(&plain);
+            }
+            Ok(self.stored()?.map_or_else(StateMark::default, |stored| StateMark {
+                lineage: Some(stored.head.lineage),
+                serial: stored.head.serial,
+            }))
+        };
+        read().map_err(StateError::io(format!("cannot read the state of {}", self.component)))
+    }
+
+    /// Decrypts the state on this host.
+    pub fn read(&self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+        if let Some(plain) = self.plain()? {
+            return Ok(Some(Zeroizing::new(plain)));
         }
+        let Some((upload, ciphertext)) = self.read_stored()? else { return Ok(None) };
+        let state = self.require_cipher()?.decrypt_state(&upload.head, &ciphertext);
+        state.map(Some).map_err(io::Error::other)
     }
 
     /// Returns the outputs in the state, also the sensitive ones. Empty without a state.
@@ -121,12 +163,7 @@ impl StateStore {
             #[serde(default)]
             value: Value,
         }
-        let bytes = match fs::read(self.file()) {
-            Ok(bytes) if bytes.is_empty() => return Ok(BTreeMap::new()),
-            Ok(bytes) => Zeroizing::new(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Err(error) => return Err(error),
-        };
+        let Some(bytes) = self.read()? else { return Ok(BTreeMap::new()) };
         let State { outputs } = serde_json::from_slice(&bytes)?;
         Ok(outputs.into_iter().map(|(name, output)| (name, output.value)).collect())
     }

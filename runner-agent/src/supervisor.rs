@@ -24,6 +24,7 @@ mod session;
 mod session_renewal;
 mod signals;
 mod spawn;
+mod state_upload;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -123,7 +124,10 @@ pub async fn run(
         warn!(%error, "Cannot remove copies of other program versions");
     }
     recover::end_abandoned(&agent);
-    let ended = poll::run(&agent).await?;
+    let ended = tokio::select! {
+        ended = poll::run(&agent) => ended?,
+        never = state_upload::run(&agent) => match never {},
+    };
     // The server also detects the exit when the lease expires.
     let most = match ended {
         ExitReason::Drained => Some(Duration::from_secs(5)),

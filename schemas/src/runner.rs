@@ -9,6 +9,7 @@ pub mod install_keys;
 pub mod log;
 pub mod session;
 pub mod signed;
+pub mod state;
 pub mod work;
 
 pub use domain::{
@@ -28,6 +29,7 @@ pub use self::{
         SentDirective, SessionOpened,
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, SignedLog, Statement},
+    state::{STATE_BYTES, STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload},
     work::{
         Claim, Claimed, Consistency, DETAILS_BYTES, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
         Outcome, PendingCancel, Report, ReportBody, ReportResponse, SaltedDetails, SignedEnd,

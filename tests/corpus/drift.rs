@@ -1,7 +1,7 @@
 //! One change outside Stead.
 use std::{fs, path::Path, process::Command};
 
-use tests::Runner;
+use tests::{Runner, stdout_of};
 
 use crate::{
     journey::Journey,
@@ -27,10 +27,21 @@ pub(crate) fn inject(journey: &Journey<'_>, runner: &Runner) -> Outcome<Option<S
     states.sort();
     // A deploy does not plan the sandbox.
     for dir in states.iter().filter(|dir| !dir.ends_with("sandbox")) {
-        let state = dir.join("terraform.tfstate");
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let pulled = runner.local(&["state", "pull", &name]).output().unwrap();
+        // Components of other plugins have no Terraform state.
+        if !pulled.status.success() {
+            continue;
+        }
+        let copy = tempfile::tempdir().unwrap();
+        let state = copy.path().join("terraform.tfstate");
+        fs::write(&state, pulled.stdout).unwrap();
         if let Some(address) = first_resource(&state)? {
             journey.rules.note("drift in a Terraform state");
             terraform(&state, &["rm", &address])?;
+            let file = state.to_str().unwrap();
+            let restore = ["state", "resolve", &name, "--restore", file, "--reason", "drift"];
+            stdout_of(&mut runner.local(&restore));
             return Ok(Some(format!("{address} was removed from {}", dir.display())));
         }
     }
@@ -39,9 +50,6 @@ pub(crate) fn inject(journey: &Journey<'_>, runner: &Runner) -> Outcome<Option<S
 
 /// Returns the address of the first resource in a state, as Terraform prints it.
 fn first_resource(state: &Path) -> Outcome<Option<String>> {
-    if !state.is_file() {
-        return Ok(None);
-    }
     let listed = terraform(state, &["list"])?;
     Ok(listed.lines().find(|line| !is_data(line)).map(str::to_owned))
 }

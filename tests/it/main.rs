@@ -19,6 +19,7 @@ mod dashboard;
 mod demo;
 mod descendants;
 mod drift;
+mod encrypted_state;
 mod engines;
 mod faults;
 mod files_plugin;

@@ -2,7 +2,9 @@
 use std::fs;
 
 use serde_json::Value;
-use tests::{Runner, Server, edge_api, ended, run_with_logs, succeeded, terraform_or_skip};
+use tests::{
+    Runner, Server, edge_api, ended, execute_sql, run_with_logs, succeeded, terraform_or_skip,
+};
 
 #[test]
 fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
@@ -22,10 +24,11 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
         (!runs.as_array().unwrap().is_empty()).then_some(())
     });
     succeeded(&server, "acme");
-    let file = runner.data().join("state/api/terraform.tfstate");
+    let file = runner.data().join("state/api/state.encrypted");
     let backup = fs::read(&file).unwrap();
     let version = |bytes: &[u8]| {
-        let state: Value = serde_json::from_slice(bytes).unwrap();
+        let line = bytes.split(|byte| *byte == b'\n').next().unwrap();
+        let state: Value = serde_json::from_slice(line).unwrap();
         (state["lineage"].as_str().unwrap().to_owned(), state["serial"].as_u64().unwrap())
     };
     server.cli_json(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
@@ -40,8 +43,18 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     });
     assert_eq!(newest_recorded.max(), Some(newest), "{recorded:#}");
 
-    // when the customer restores an earlier state
+    // when the customer restores an earlier state, the newest one of the server replaces it
     fs::write(&file, &backup).unwrap();
+    let effects = runner.ledger().len();
+    server.cli_json(&["installs", "deploy", "acme", "--component", "api"]);
+    succeeded(&server, "acme");
+    assert_eq!(version(&fs::read(&file).unwrap()).1, newest);
+    assert_eq!(runner.ledger().len(), effects, "something was created again");
+
+    // when the server has lost the newest state as well
+    fs::write(&file, &backup).unwrap();
+    let later = "delete from stead.state_version where component = 'api' and serial > ";
+    execute_sql(&server, &format!("{later}{older}"));
     let effects = runner.ledger().len();
     server.cli_json(&["installs", "deploy", "acme", "--component", "api"]);
     let run = ended(&server, "acme");

@@ -1,5 +1,5 @@
 //! Tests that no secret of the customer's environment reaches the vendor or the runner's files,
-//! except the Terraform state. This holds for secrets that no job receives, and for secrets that a
+//! except encrypted in the Terraform state. This holds for secrets that no job receives, and for secrets that a
 //! job receives and writes everywhere.
 use std::{
     fs,
@@ -240,16 +240,18 @@ fn no_secret_is_stored_or_sent() {
     let spool = runner.data().join("jobs");
     assert!(all.iter().any(|file| file.starts_with(&spool)), "no spool in {}", spool.display());
     assert!(all.contains(&runner.data().join("journal.ndjson")), "no journal");
-    // A state contains its resources' attributes. It belongs to the customer and stays on the
-    // customer's side.
-    let (state, state_search) = (runner.data().join("state"), Search::new(&[NOT_PASSED, PASSED]));
+    // A state contains its resources' attributes, encrypted.
+    let state = runner.data().join("state");
+    let pulled = stdout_of(&mut runner.local(&["state", "pull", "api"]));
+    let pulled = serde_json::from_str::<Value>(&pulled).unwrap().to_string();
+    let written = Value::from(IN_ATTRIBUTE).to_string();
+    assert!(pulled.contains(written.trim_matches('"')), "{pulled}");
+    assert!(String::from_utf8_lossy(&dumped).contains("COPY stead.state_version"));
     let mut has_state = false;
     for file in &all {
         // Postgres renames its files while it runs.
         let Ok(bytes) = fs::read(file) else { continue };
-        let is_state = file.starts_with(&state);
-        has_state |= is_state;
-        let search = if is_state { &state_search } else { &search };
+        has_state |= file.starts_with(&state);
         search.is_clean(&file.display().to_string(), &bytes);
     }
     assert!(has_state, "no state in {}", state.display());

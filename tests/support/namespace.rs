@@ -174,13 +174,18 @@ impl Drop for Namespace {
     }
 }
 
+/// Loopback addresses as the kernel prints them.
+const LOOPBACK: [&str; 2] = ["0100007F:", "00000000000000000000000001000000:"];
+
 /// TCP sockets in the network namespace of a process, as the kernel reports them.
 #[derive(Debug, Default)]
 pub struct Sockets {
     /// Listening ports.
     pub listening: BTreeSet<u16>,
+    /// Listening ports that other hosts can reach.
+    pub exposed: BTreeSet<u16>,
     /// Remote address and port of each connection, as the kernel prints them. Connections to a
-    /// listener inside are excluded.
+    /// listener inside and on the loopback interface are excluded.
     pub peers: BTreeSet<String>,
 }
 
@@ -197,12 +202,18 @@ impl Sockets {
                 let port = u16::from_str_radix(local.rsplit(':').next().unwrap(), 16).unwrap();
                 if *state == "0A" {
                     sockets.listening.insert(port);
+                    if !LOOPBACK.iter().any(|address| local.starts_with(address)) {
+                        sockets.exposed.insert(port);
+                    }
                 } else {
                     connections.push((port, remote.to_string()));
                 }
             }
         }
-        let outward = connections.into_iter().filter(|(port, _)| !sockets.listening.contains(port));
+        let is_local = |remote: &str| LOOPBACK.iter().any(|address| remote.starts_with(address));
+        let outward = connections
+            .into_iter()
+            .filter(|(port, remote)| !sockets.listening.contains(port) && !is_local(remote));
         sockets.peers = outward.map(|(_, remote)| remote).collect();
         sockets
     }

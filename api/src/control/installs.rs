@@ -224,7 +224,8 @@ pub(super) async fn accept_state(
 ) -> ApiResult<ChangeResult> {
     let id = installs::find(&app, &name).await?;
     let AcceptState { lineage, serial, reason } = body;
-    let (state, reason) = (StateVersion { lineage, serial }, required_reason(&reason)?);
+    let (state, reason) =
+        (StateVersion { lineage, serial, digest: None }, required_reason(&reason)?);
     let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
     Ok(Json(change_result(&accepted)))
 }

@@ -66,6 +66,7 @@ pub(super) fn classify(code: Code) -> FailureClass {
         | Code::SessionSuperseded
         | Code::SessionUnknown
         | Code::SessionJournalRequired
+        | Code::StateConflict
         | Code::SeqGap
         | Code::SeqConflict
         | Code::LogDivergence

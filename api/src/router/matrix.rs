@@ -79,6 +79,7 @@ fn path_with_ids(path: &str) -> String {
     filled
         .replace("{attempt}", "1")
         .replace("{name}", "x")
+        .replace("{component}", "x")
         .replace("{plugin}", "x")
         .replace("{position}", "1")
         .replace("{verb}", "drain")

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
     digest::Digest,
-    ids::JobId,
+    ids::{ExecutionId, JobId},
     job::{Execution, Job, JobEvent, Origin},
     runner::Runner,
 };
@@ -48,7 +48,7 @@ pub(super) async fn claim_response(
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
     let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.wait_until_applied(position)).await;
-    let claimed = claim_event(app, job, execution).await?;
+    let claimed = claim_event(app, job, execution.id).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let (now, deadline) = (app.now(), execution.deadline);
@@ -92,19 +92,28 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     Ok(log.head())
 }
 
+/// Position of the claim of this execution.
+pub(super) async fn claim_position(
+    app: &App,
+    job: JobId,
+    held: ExecutionId,
+) -> Result<u64, Problem> {
+    Ok(claim_event(app, job, held).await?.position)
+}
+
 /// Stored `job.claimed` event of this execution.
-async fn claim_event(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
-    if let Some(claimed) = app.dispatch.claim(job, held.id) {
+async fn claim_event(app: &App, job: JobId, held: ExecutionId) -> Result<StoredEvent, Problem> {
+    if let Some(claimed) = app.dispatch.claim(job, held) {
         return Ok(claimed);
     }
     let events = app.engine.log().read_stream(&StreamId::of::<Job>(job), 0).await?;
     for stored in events.into_iter().rev() {
-        let is_it = |event: &JobEvent| matches!(event, JobEvent::Claimed { execution, .. } if *execution == held.id);
+        let is_it = |event: &JobEvent| matches!(event, JobEvent::Claimed { execution, .. } if *execution == held);
         if stored.event_type == "job.claimed" && stored.decode()?.iter().any(is_it) {
             return Ok(stored);
         }
     }
-    Err(Problem::internal(format!("{job} has no claim of {}", held.id)))
+    Err(Problem::internal(format!("{job} has no claim of {held}")))
 }
 
 /// Signed manifest of the job.
@@ -175,7 +184,7 @@ pub(super) async fn digest(
     job: JobId,
     execution: &Execution,
 ) -> Result<Digest, Problem> {
-    let claimed = claim_event(app, job, execution).await?;
+    let claimed = claim_event(app, job, execution.id).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let payload = payload(app, job, execution, fence, &claimed).await?;
     blob::digest(&payload).map_err(Problem::internal)

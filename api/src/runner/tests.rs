@@ -12,6 +12,7 @@ mod rekey;
 mod results;
 mod sessions;
 mod statements;
+mod states;
 mod uploads;
 mod work;
 mod world;

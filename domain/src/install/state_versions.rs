@@ -58,9 +58,10 @@ impl Install {
         if known.is_none() && !is_deployed {
             return Err(InstallError::NoSuchComponent { name });
         }
-        let is_repeated = known.is_some_and(|known| {
-            known.newest.as_ref() == Some(&state) && known.accepted.as_ref() == Some(&state)
-        });
+        let is_it = |version: &Option<StateVersion>| {
+            version.as_ref().is_some_and(|version| version.is_same(&state))
+        };
+        let is_repeated = known.is_some_and(|known| is_it(&known.newest) && is_it(&known.accepted));
         if is_repeated {
             return Ok(vec![]);
         }

@@ -48,7 +48,8 @@ fn outputs(value: &str) -> Outputs {
 }
 
 fn state_version(serial: u64) -> StateVersion {
-    StateVersion { lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(), serial }
+    let digest = Some(format!("hmac-sha256:1:{serial:064x}"));
+    StateVersion { lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(), serial, digest }
 }
 
 fn change_reason() -> Option<String> {

@@ -7,20 +7,22 @@ use clap::{Args, Subcommand};
 
 use crate::{
     data::Data,
+    enrol,
     journal::{Journal, JournalEvent},
-    show,
-    state::{Decision, StateMark, StateStore, overview},
+    seed, show,
+    state::{Cipher, Decision, StateKeys, StateMark, StateStore, overview},
 };
 
 const RESOLVE: &str = "\
-When Terraform cannot write the state of a component, the runner rescues the state to errored-<execution>.tfstate. The
-runner refuses plans of this component until you choose its state. No state is deleted: replaced files get names that
-begin with `resolved-`, in the same directory.
+When Terraform cannot write the state of a component, the runner rescues the state, encrypted, to
+errored-<execution>.encrypted. The runner refuses plans of this component until you choose its state. No state is
+deleted: replaced files get names that begin with `resolved-`, in the same directory. --restore also takes a state in
+clear. A restored state of the known lineage gets the next serial.
 
 Examples:
   stead-runner state list
   stead-runner state resolve database \\
-    --restore /var/lib/stead-runner/state/database/errored-exe_01….tfstate \\
+    --restore /var/lib/stead-runner/state/database/errored-exe_01….encrypted \\
     --reason 'the disk was full'
   stead-runner state resolve database --keep-current --reason 'written by terraform state push'
   stead-runner state resolve database --nothing-exists --reason 'removed manually'";
@@ -30,6 +32,11 @@ pub(super) enum StateCommand {
     /// List the components with the lineage and serial of their state, and the reason that blocks
     /// their plans
     List,
+    /// Print the state of a component in clear, from the copy on this host
+    Pull {
+        /// Name from `stead-runner state list`
+        component: String,
+    },
     /// Choose the state of a component after an apply that could not write it
     #[command(after_help = RESOLVE)]
     Resolve(Resolve),
@@ -63,6 +70,7 @@ struct Choice {
 pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List => show::print(&list(data)?),
+        StateCommand::Pull { component } => show::print(&pull(data, &component)?),
         StateCommand::Resolve(resolve) => show::print(&resolve_state(data, resolve)?),
     }
 }
@@ -79,15 +87,31 @@ fn list(data: &Data) -> anyhow::Result<String> {
     Ok(rows.iter().map(row).collect())
 }
 
+fn require_name(component: &str) -> anyhow::Result<()> {
+    if component.contains('/') || component.starts_with('.') {
+        bail!(
+            "cannot use {component:?}: it is not the name of a component; `stead-runner state list` shows all names"
+        );
+    }
+    Ok(())
+}
+
+fn pull(data: &Data, component: &str) -> anyhow::Result<String> {
+    require_name(component)?;
+    let store = StateStore::new(&data.path("state"), component);
+    let state = store.with_cipher(cipher(data, component)?).read();
+    let state = state.with_context(|| format!("cannot read the state of {component}"))?;
+    let state = state.with_context(|| {
+        format!("cannot print the state of {component}: it is not on this host; the next job of the component reads it from the server")
+    })?;
+    Ok(String::from_utf8(state.to_vec())?)
+}
+
 fn resolve_state(
     data: &Data,
     Resolve { component, choice, reason }: Resolve,
 ) -> anyhow::Result<String> {
-    if component.contains('/') || component.starts_with('.') {
-        bail!(
-            "cannot resolve {component:?}: it is not the name of a component; `stead-runner state list` shows all names"
-        );
-    }
+    require_name(&component)?;
     let decision = match choice {
         Choice { restore: Some(file), .. } => Decision::Restore(file),
         Choice { keep_current: true, .. } => Decision::KeepCurrent,
@@ -97,7 +121,8 @@ fn resolve_state(
         .iter()
         .any(|one| one.component == component && one.blocked.is_some());
     let keeps = decision == Decision::KeepCurrent;
-    let resolution = StateStore::new(&data.path("state"), &component).decide(decision)?;
+    let store = StateStore::new(&data.path("state"), &component);
+    let resolution = store.with_cipher(cipher(data, &component)?).decide(decision)?;
     let now = display(resolution.mark());
     let StateMark { lineage, serial } = resolution.mark().clone();
     let journal = Journal::open(data)?;
@@ -126,6 +151,15 @@ fn resolve_state(
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),
     })
+}
+
+/// Returns the keys of a component. `None` before the runner is enrolled.
+fn cipher(data: &Data, component: &str) -> anyhow::Result<Option<Cipher>> {
+    let (keys, identity) = (seed::open(data)?, enrol::stored_identity(data)?);
+    let (Some(keys), Some(identity)) = (keys, identity) else { return Ok(None) };
+    let Some(install) = identity.install else { return Ok(None) };
+    let keys = StateKeys::derive(&keys, &identity.log_id, install, [component]);
+    Ok(keys.component(component))
 }
 
 fn display(mark: &StateMark) -> String {

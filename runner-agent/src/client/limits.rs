@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
     Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse, Rekeyed,
-    ReportResponse, SessionOpened, TokenResponse,
+    ReportResponse, SessionOpened, StateHead, TokenResponse,
 };
 use serde::de::DeserializeOwned;
 
@@ -136,6 +136,14 @@ fn log_id(id: &str) -> Result<(), InvalidResponse> {
 impl Response for Envelope {
     /// Largest size of the signed list of the server's keys, in bytes.
     const BYTES: usize = 256 * KIB;
+
+    fn check(&self) -> Result<(), InvalidResponse> {
+        Ok(())
+    }
+}
+
+impl Response for StateHead {
+    const BYTES: usize = 16 * KIB;
 
     fn check(&self) -> Result<(), InvalidResponse> {
         Ok(())

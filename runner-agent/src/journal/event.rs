@@ -111,6 +111,9 @@ pub enum JournalEvent {
         lineage: Option<String>,
         #[serde(default)]
         serial: u64,
+        /// Keyed digest of the state. Absent in entries of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<String>,
     },
     /// The vendor accepted another state. The decision came with a manifest.
     StateAccepted {

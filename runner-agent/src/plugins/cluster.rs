@@ -40,7 +40,7 @@ use super::{
     plugin::{Halt, IoContext, Work},
     work::{is_safe, private_dir},
 };
-use crate::{data, state::StateStore};
+use crate::data;
 
 pub use self::kubeconfig::{Allowed, Feature};
 
@@ -163,7 +163,7 @@ async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, No
         let why = format!("cannot run the job: {component:?} is not a valid component name");
         return Err(NoAccess::Refused(why));
     }
-    let state = StateStore::new(&work.job.state_dir, component);
+    let state = work.job.state_of(component);
     let outputs = ClusterOutputs::read(&state).map_err(|error| {
         let context = format!("cannot read the state of {component}");
         PluginError::Io { context, source: error }

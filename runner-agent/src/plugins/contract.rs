@@ -1,15 +1,16 @@
 //! Interface between a shim and a plugin.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
 };
 use schemas::{
-    manifest::AcceptedState,
-    runner::{Artifact, Check, FailureReason, PlanV2},
+    manifest::{AcceptedState, Fence},
+    runner::{Artifact, Check, FailureReason, PlanV2, StateHead},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -21,7 +22,7 @@ use crate::{
     images::ImageSettings,
     journal::Stop,
     policy::Policy,
-    state::{KnownState, StateMark},
+    state::{KnownState, StateKeys, StateMark, StateStore},
 };
 
 /// Directories and services that one execution may use.
@@ -60,10 +61,31 @@ pub struct JobContext {
     pub rules: Option<Rules>,
     /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
+    /// Keys of the states that the job may use. Absent for jobs without state.
+    pub state: Option<StateAccess>,
+    /// Loopback port on which the programs of the job reach the state. Absent for jobs without state.
+    pub state_port: Option<Arc<TcpListener>>,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,
     /// Digest of the inputs before the shim inserted sensitive values. `None` without any.
     pub unfilled_inputs: Option<Digest>,
+}
+
+/// Keys of the states that a job may use, and the fence with which it writes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StateAccess {
+    /// Keys of the job's component, and of the components whose outputs the job uses.
+    pub keys: StateKeys,
+    /// Fence of the execution.
+    pub fence: Fence,
+}
+
+impl JobContext {
+    /// Returns the store of a component's state, with its keys if the job may use it.
+    pub(crate) fn state_of(&self, component: &str) -> StateStore {
+        let cipher = self.state.as_ref().and_then(|state| state.keys.component(component));
+        StateStore::new(&self.state_dir, component).with_cipher(cipher)
+    }
 }
 
 /// Rules of the customer, which a preflight compares with the later jobs of its run.
@@ -112,6 +134,8 @@ pub trait Background: std::fmt::Debug + Send + Sync {
     fn secret(&self, value: Zeroizing<String>);
     /// Adds a line of the runner to the job's log.
     fn line(&self, text: &str);
+    /// Records in the journal that this version of a state is the newest one.
+    fn state(&self, component: &str, head: &StateHead) -> io::Result<()>;
 }
 
 /// Stands in for the shim in tests without one.
@@ -123,6 +147,9 @@ pub(crate) struct NoShim;
 impl Background for NoShim {
     fn secret(&self, _: Zeroizing<String>) {}
     fn line(&self, _: &str) {}
+    fn state(&self, _: &str, _: &StateHead) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Receiver of a plugin's output. The shim redacts, writes and journals it.
@@ -148,8 +175,13 @@ pub trait Sink: Send {
         plain: Map<String, Value>,
         sensitive: Map<String, Value>,
     ) -> io::Result<()>;
-    /// Reports the state that a plan read or an apply wrote.
-    fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
+    /// Reports the state that a plan read or an apply wrote, with its keyed digest.
+    fn state(
+        &mut self,
+        component: &str,
+        mark: &StateMark,
+        digest: Option<String>,
+    ) -> io::Result<()>;
     /// Records that a decision of the vendor about a state was accepted.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
     /// Reports the checks of a preflight.

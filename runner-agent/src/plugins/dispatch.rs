@@ -130,6 +130,7 @@ async fn plan<P: Plugin>(
     source::sync(work, sink).await?;
     let work = &*work;
     work.state.require_resolved()?;
+    plugin.open(work, sink).await?;
     match work.operation {
         Operation::Apply => plugin.preflight(work, sink).await?,
         // A missing requirement of an apply, for example a quota, must not prevent a destroy.
@@ -155,7 +156,9 @@ async fn plan<P: Plugin>(
     sink.line(Stream::Runner, line.as_bytes());
     let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     if state.lineage.is_some() {
-        sink.state(work.name, &state).doing(|| "cannot record the version of the state".into())?;
+        let digest = plugin.digest().await;
+        let context = || "cannot record the version of the state".to_owned();
+        sink.state(work.name, &state, digest).doing(context)?;
     }
     sink.plan(record).doing(|| "cannot report a plan".into())?;
     if nothing_to_apply {
@@ -181,6 +184,7 @@ async fn apply<P: Plugin>(
     source::sync(work, sink).await?;
     let work = &*work;
     work.state.require_resolved()?;
+    plugin.open(work, sink).await?;
     let state = plugin.state(work, sink).await?;
     // A state that changed since the plan makes the plan stale. The next plan checks whether the
     // state is outdated.
@@ -199,6 +203,7 @@ async fn apply<P: Plugin>(
         Operation::Apply => plugin.apply(work, &approved, sink).await,
         Operation::Destroy => plugin.destroy(work, &approved, sink).await,
     };
+    plugin.settle().await;
     let applied = end_apply(plugin, work, applied, sink);
     // A plugin that was stopped may not respond any more, but its state file can be read.
     if applied.is_ok() || plugin.uses_state_file() {
@@ -267,7 +272,7 @@ async fn report_state<P: Plugin>(
 ) {
     let Ok(state) = plugin.state(work, sink).await else { return };
     if (state.lineage.is_some() || succeeded)
-        && let Err(error) = sink.state(work.name, &state)
+        && let Err(error) = sink.state(work.name, &state, plugin.digest().await)
     {
         let line = format!("cannot record the version of the state: {error}");
         sink.line(Stream::Runner, line.as_bytes());

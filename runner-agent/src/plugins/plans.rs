@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <plans_dir>/<64 digits>/record.json    everything that the digest covers, except the file
-//!                         plan           the plan file
+//!                         plan           the plan file, encrypted with the keys of its component
+//!                         encrypted      job and digest of the encrypted plan file
 //!                         beside/<name>  further files that the apply needs
 //!                         details.json   values that an approver sees, with their salt
 //!                         begun          execution that began to apply the plan; never applied again
@@ -10,8 +11,8 @@
 //!
 //! `<plans_dir>/salt-key` is the random key from which the salts of details are computed.
 //!
-//! A plan file can contain secrets: files have mode 0600, directories 0700. The runner uses
-//! a stored plan only after it has recomputed the approved digest.
+//! A plan file can contain secrets: it is encrypted, files have mode 0600, directories 0700. The
+//! runner uses a stored plan only after it has recomputed the approved digest.
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +35,7 @@ use super::{
 };
 use crate::{host, state::StateMark};
 
+mod encrypted;
 mod record;
 mod salt;
 
@@ -77,7 +79,7 @@ pub(crate) fn store(
     let staging = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(context)?;
     private_dir(staging.path())?;
     private_dir(&staging.path().join("beside"))?;
-    let file = copy_private(&planned.file, &staging.path().join("plan"))?;
+    let file = encrypted::store(work, &planned.file, staging.path())?;
     let mut beside = BTreeMap::new();
     for (name, path) in planned.extra_files {
         let digest = copy_private(&path, &staging.path().join("beside").join(&name))?;
@@ -105,7 +107,7 @@ pub(crate) fn store(
         write_private(&staging.path().join(DETAILS), &bytes)?;
     }
     if !work.is_check {
-        keep(plans, staging, &record, &digest)?;
+        keep(work, staging, &record, &digest)?;
     }
     let Record { file, summary, tool, .. } = record;
     Ok(PlanRecord {
@@ -125,14 +127,15 @@ pub(crate) fn store(
 
 /// Moves a plan into its directory, unless it is stored already.
 fn keep(
-    plans: &Path,
+    work: &Work<'_>,
     staging: tempfile::TempDir,
     record: &Record,
     digest: &Digest,
 ) -> Result<(), PluginError> {
     let context = || "cannot store a plan".to_owned();
+    let plans = &work.job.plans_dir;
     let dir = plan_dir(plans, digest);
-    if is_stored(&dir, record, digest) {
+    if is_stored(work, &dir, record, digest) {
         // The same plan is stored already and stays: a running apply may use its files, and a
         // `begun` file prevents a second apply.
         let _stays_as_old_as_it_was =
@@ -161,12 +164,12 @@ fn salted(
 }
 
 /// Returns true if this plan is stored and is either complete or begun.
-fn is_stored(dir: &Path, record: &Record, digest: &Digest) -> bool {
+fn is_stored(work: &Work<'_>, dir: &Path, record: &Record, digest: &Digest) -> bool {
     let stored = fs::read(dir.join("record.json")).ok();
     let stored = stored.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
     let matches =
         stored.is_some_and(|stored| stored.digests().is_ok_and(|(stored, _)| stored == *digest));
-    let is_complete = || sha256_file(&dir.join("plan")).is_ok_and(|file| file == record.file);
+    let is_complete = || encrypted::digest(work, dir).is_ok_and(|file| file == record.file);
     matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
@@ -187,7 +190,8 @@ pub(crate) fn find(
     };
     let changed = || stale("the plan on this runner is not the approved one");
     let mut record: Record = serde_json::from_slice(&record).map_err(|_| changed())?;
-    record.file = sha256_file(&dir.join("plan")).map_err(|_| changed())?;
+    let (file, plan) = encrypted::read(work, &dir).map_err(|_| changed())?;
+    record.file = plan;
     if record.digests()?.0 != *approved {
         return Err(changed());
     }
@@ -208,7 +212,7 @@ pub(crate) fn find(
         }
         beside.insert(name.clone(), path);
     }
-    let (file, tool, operation) = (dir.join("plan"), record.tool, summary.operation);
+    let (tool, operation) = (record.tool, summary.operation);
     let (state, tool_digest) = (reads.state.clone(), record.v2.and_then(|v2| v2.tool));
     let extra_files = beside;
     Ok((ApprovedPlan { file, extra_files, tool, tool_digest, operation, state, dir }, reads))
@@ -219,7 +223,8 @@ pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<(Value, Option<
     let dir = plan_dir(plans, approved);
     let mut record: Record =
         serde_json::from_slice(&fs::read(dir.join("record.json")).ok()?).ok()?;
-    record.file = sha256_file(&dir.join("plan")).ok()?;
+    // The approved digest covers the recorded digest of the file, which is verified at the apply.
+    record.file = encrypted::recorded_digest(&dir).ok()?;
     if record.digests().ok()?.0 != *approved {
         return None;
     }
@@ -248,6 +253,23 @@ impl ApprovedPlan {
     pub(crate) fn remove(self) {
         let _stays_until_it_is_old = fs::remove_dir_all(self.dir);
     }
+}
+
+/// Removes all plans of a component. They were made from a state in another place.
+pub(crate) fn remove_of(plans: &Path, component: &str) -> io::Result<()> {
+    let entries = match fs::read_dir(plans) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let dir = entry?.path();
+        let record = fs::read(dir.join("record.json")).ok();
+        let record = record.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+        if record.is_some_and(|record| record.summary["component"] == component) {
+            fs::remove_dir_all(&dir)?;
+        }
+    }
+    Ok(())
 }
 
 fn plan_dir(plans: &Path, digest: &Digest) -> PathBuf {

@@ -58,6 +58,19 @@ pub(crate) trait Plugin {
         Err(self.describe().unsupported(JobKind::Plan))
     }
 
+    /// Opens the state of the component, before any other use of it.
+    async fn open(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        Ok(())
+    }
+
+    /// Returns the keyed digest of the current state, if the runner stores it encrypted.
+    async fn digest(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Ends the use of the state after an apply.
+    async fn settle(&mut self) {}
+
     /// Returns lineage and serial of the current state. Other values mean that the state has
     /// changed.
     async fn state(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
@@ -74,7 +87,7 @@ pub(crate) trait Plugin {
         Ok(())
     }
 
-    /// Returns whether the plugin keeps its state in [`StateStore::file`].
+    /// Returns whether the runner stores the plugin's state.
     fn uses_state_file(&self) -> bool {
         false
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The tool is terraform or tofu from PATH. Only `init` downloads providers and modules, and uses
-//! the customer's CLI configuration. State is a local file of this component with mode 0600.
+//! the customer's CLI configuration. The runner serves the state, and stores it encrypted.
 
 mod details;
 mod progress;
@@ -16,7 +16,7 @@ mod tool;
 mod validate;
 mod workspace;
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use schemas::runner::JobKind;
 use serde::Deserialize;
@@ -26,11 +26,11 @@ use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
     cluster::{OUTPUT as KUBECONFIG_OUTPUT, redact_output},
     contract::{PluginError, Sink, Stream},
-    plans::ApprovedPlan,
+    plans::{self, ApprovedPlan},
     plugin::{Changes, Description, Halt, IoContext, Operation, Outputs, Planned, Plugin, Work},
     process::{self, ChildEnd, Input},
 };
-use crate::state::{StateDump, StateMark};
+use crate::state::{Access, Backend, Remote, Session, StateDump, StateMark};
 
 /// Largest output of `show` or `output` in bytes. It is read into memory.
 const OUTPUT_LIMIT: usize = 256 << 20;
@@ -41,6 +41,8 @@ const EXIT_CODE_CHANGES: i32 = 2;
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
+    /// State of the component, and the backend that serves it.
+    state: Option<(Arc<Session>, Backend)>,
     /// True if the apply was not started, or exited before any operation on a resource began.
     changed_nothing: bool,
 }
@@ -48,7 +50,8 @@ pub(crate) struct Terraform {
 impl Terraform {
     fn workspace<'w>(&'w self, work: &'w Work<'w>) -> Result<Workspace<'w>, Halt> {
         let missing = || PluginError::ToolMissing(tool::REMEDY.into());
-        Ok(Workspace { work, tool: self.tool.as_ref().ok_or_else(missing)? })
+        let backend = self.state.as_ref().map(|(_, backend)| backend);
+        Ok(Workspace { work, tool: self.tool.as_ref().ok_or_else(missing)?, backend })
     }
 }
 
@@ -112,8 +115,52 @@ impl Plugin for Terraform {
         Err(PluginError::Refused(refusal).into())
     }
 
+    async fn open(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        let job = work.job;
+        let keys = job
+            .state
+            .as_ref()
+            .and_then(|state| Some((state.keys.component(work.name)?, state.fence)));
+        let (cipher, fence) = keys.ok_or_else(|| {
+            PluginError::Refused(format!(
+                "cannot run the job: it has no keys for the state of {}",
+                work.name
+            ))
+        })?;
+        let registry = &job.registry;
+        let (http, background) = (registry.http.clone(), Arc::clone(&job.background));
+        let remote = Remote::new(http, &registry.base_url, &registry.token, work.name);
+        let (written_by, cancel) = ((job.job, job.execution), job.cancel.clone());
+        let access = Access { cipher, fence, written_by, remote, background, cancel };
+        let invalidate = || plans::remove_of(&job.plans_dir, work.name);
+        let session =
+            Session::open(work.state.clone(), access, &job.known_state, invalidate).await?;
+        let session = Arc::new(session);
+        let port = job.state_port.as_ref().ok_or_else(|| {
+            PluginError::Refused("cannot run the job: it has no port for its state".into())
+        })?;
+        let backend = Backend::start(Arc::clone(&session), port);
+        let backend = backend.doing(|| "cannot serve the state to Terraform".into())?;
+        job.background.secret(backend.password().clone());
+        self.state = Some((session, backend));
+        Ok(())
+    }
+
+    async fn digest(&mut self) -> Option<String> {
+        self.state.as_ref()?.0.digest().await
+    }
+
+    async fn settle(&mut self) {
+        if let Some((session, _)) = &self.state {
+            session.settle().await;
+        }
+    }
+
     async fn state(&mut self, work: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
-        Ok(work.state.mark()?)
+        match &self.state {
+            Some((session, _)) => Ok(session.mark().await),
+            None => Ok(work.state.mark()?),
+        }
     }
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {

@@ -38,7 +38,7 @@ impl Sink for TestSink {
     fn outputs(&mut self, _: Map<String, Value>, _: Map<String, Value>) -> io::Result<()> {
         Ok(())
     }
-    fn state(&mut self, _: &str, _: &StateMark) -> io::Result<()> {
+    fn state(&mut self, _: &str, _: &StateMark, _: Option<String>) -> io::Result<()> {
         Ok(())
     }
     fn state_accepted(&mut self, _: &str, _: &AcceptedState) -> io::Result<()> {

@@ -64,7 +64,7 @@ impl<'a> Work<'a> {
             }
         };
         let state = match manifest.kind.uses_state() {
-            true => StateStore::new(&job.state_dir, name),
+            true => job.state_of(name),
             false => StateStore::new(&job.work_dir, "state"),
         };
         private_dir(state.dir())?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     data::{self, JobDir},
     images::ImageSettings,
-    plugins::AllowedInKubeconfig,
+    plugins::{AllowedInKubeconfig, StateAccess},
     tls::Trust,
     values::OpenValues,
 };
@@ -43,6 +43,9 @@ pub struct ShimOrder {
     pub path: String,
     /// Directory of the plugin executables.
     pub plugin_dir: PathBuf,
+    /// Keys of the states that the job may use. Absent for jobs without state.
+    #[serde(default)]
+    pub state: Option<StateAccess>,
     /// Options of the runner about registries of images.
     #[serde(default)]
     pub images: ImageSettings,

@@ -16,6 +16,7 @@ use schemas::{
     manifest::{AcceptedState, StateVersion},
     runner::{
         Artifact, Check, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+        StateHead,
     },
     secret::{EncryptedValue, placeholder},
 };
@@ -309,6 +310,17 @@ impl Background for Recorder {
     fn line(&self, text: &str) {
         self.writer().write_shim_record(text);
     }
+
+    fn state(&self, component: &str, head: &StateHead) -> io::Result<()> {
+        let writer = self.writer();
+        writer.journal(JournalEvent::StateSeen {
+            execution: writer.execution,
+            component: component.into(),
+            lineage: Some(head.lineage.clone()),
+            serial: head.serial,
+            digest: Some(head.digest.clone()),
+        })
+    }
 }
 
 impl std::fmt::Debug for Recorder {
@@ -417,7 +429,12 @@ impl Sink for Recorder {
         writer.report(ReportBody::Outputs { outputs, values })
     }
 
-    fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()> {
+    fn state(
+        &mut self,
+        component: &str,
+        mark: &StateMark,
+        digest: Option<String>,
+    ) -> io::Result<()> {
         let mut writer = self.writer();
         let (execution, component) = (writer.execution, component.to_owned());
         let (lineage, serial) = (mark.lineage.clone(), mark.serial);
@@ -426,9 +443,12 @@ impl Sink for Recorder {
             component,
             lineage: lineage.clone(),
             serial,
+            digest: digest.clone(),
         })?;
         match lineage {
-            Some(lineage) => writer.report(ReportBody::State(StateVersion { lineage, serial })),
+            Some(lineage) => {
+                writer.report(ReportBody::State(StateVersion { lineage, serial, digest }))
+            }
             None => Ok(()),
         }
     }
@@ -436,7 +456,7 @@ impl Sink for Recorder {
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()> {
         let writer = self.writer();
         let (execution, component) = (writer.execution, component.to_owned());
-        let AcceptedState { version: StateVersion { lineage, serial }, decision } =
+        let AcceptedState { version: StateVersion { lineage, serial, digest: _ }, decision } =
             accepted.clone();
         writer.journal(JournalEvent::StateAccepted {
             execution,

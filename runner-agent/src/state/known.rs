@@ -19,13 +19,19 @@ pub struct KnownState {
     pub highest: BTreeMap<String, u64>,
     /// Number of the last decision of the vendor that this runner applied.
     pub decision: u64,
+    /// Keyed digest of the newest state, if this runner wrote or read it.
+    pub digest: Option<String>,
 }
 
 impl KnownState {
     /// Records a state that this runner has seen. The serial of a lineage never decreases: a plan
     /// can be recorded after an apply that began later.
-    fn record_seen(&mut self, lineage: Option<&String>, serial: u64) {
+    fn record_seen(&mut self, lineage: Option<&String>, serial: u64, digest: Option<&String>) {
         self.nothing = lineage.is_none();
+        let is_newer = self.newest.lineage.as_ref() != lineage || self.newest.serial <= serial;
+        if is_newer {
+            self.digest = digest.cloned();
+        }
         self.newest = lineage.map_or_else(StateMark::default, |lineage| {
             let highest = self.highest.entry(lineage.clone()).or_default();
             *highest = serial.max(*highest);
@@ -36,7 +42,7 @@ impl KnownState {
     /// Records a decision about the state. The decision replaces all earlier records.
     fn decide(&mut self, lineage: Option<&String>, serial: u64) {
         self.highest.clear();
-        self.record_seen(lineage, serial);
+        self.record_seen(lineage, serial, None);
     }
 }
 
@@ -45,8 +51,9 @@ impl KnownState {
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { event, .. } in entries {
-        if let JournalEvent::StateSeen { component, lineage, serial, .. } = event {
-            all.entry(component.clone()).or_default().record_seen(lineage.as_ref(), *serial);
+        if let JournalEvent::StateSeen { component, lineage, serial, digest, .. } = event {
+            let known = all.entry(component.clone()).or_default();
+            known.record_seen(lineage.as_ref(), *serial, digest.as_ref());
         } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = event {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
         } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
@@ -139,15 +146,12 @@ impl StateStore {
         for known in newest.into_iter().chain([own]) {
             let Some(known_lineage) = &known.lineage else { continue };
             if known_lineage != lineage || mark.serial < known.serial {
-                let (name, file) = (&self.component, self.file());
+                let name = &self.component;
                 return Err(StateRefusal(format!(
                     "cannot use the state of {name}: it is serial {} of lineage {lineage}, but the newest known state is serial {} of \
-                     lineage {known_lineage}; restore the newest known state to {}, or ask the vendor to accept this state: `stead \
+                     lineage {known_lineage}; restore it with `stead-runner state resolve {name} --restore FILE --reason TEXT`, or ask the vendor to accept this state: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
-                    mark.serial,
-                    known.serial,
-                    file.display(),
-                    mark.serial,
+                    mark.serial, known.serial, mark.serial,
                 )));
             }
         }
@@ -166,10 +170,10 @@ impl StateStore {
         let of_own = own.newest.lineage.as_deref().map(|lineage| (lineage, own.newest.serial));
         let known = of_own.or(of_log).filter(|_| !own.nothing);
         let Some((lineage, serial)) = known else { return Ok(()) };
-        let (name, dir) = (&self.component, self.dir().display());
+        let name = &self.component;
         Err(StateRefusal(format!(
-            "cannot use the state of {name}: it is not on this host, but serial {serial} of lineage {lineage} is known; restore that \
-             state to {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
+            "cannot use the state of {name}: it is neither on this host nor on the server, but serial {serial} of lineage {lineage} is known; \
+             restore it with `stead-runner state resolve {name} --restore FILE --reason TEXT`; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
              --nothing-exists --reason TEXT` on the runner's host"
         )))
     }
@@ -184,7 +188,7 @@ mod tests {
     }
 
     fn version(lineage: &str, serial: u64) -> manifest::StateVersion {
-        manifest::StateVersion { lineage: lineage.into(), serial }
+        manifest::StateVersion { lineage: lineage.into(), serial, digest: None }
     }
 
     fn store() -> StateStore {
@@ -297,17 +301,23 @@ mod tests {
 
     fn seen(component: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = (component.into(), Some("l".into()));
-        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial, digest: None }
     }
 
     fn of_lineage(lineage: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), Some(lineage.into()));
-        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial, digest: None }
     }
 
     fn gone() -> JournalEvent {
         let component = "web".into();
-        JournalEvent::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
+        JournalEvent::StateSeen {
+            execution: execution(),
+            component,
+            lineage: None,
+            serial: 0,
+            digest: None,
+        }
     }
 
     fn accepted(serial: u64, decision: u64) -> JournalEvent {

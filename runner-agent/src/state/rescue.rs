@@ -1,24 +1,26 @@
 //! Rescues a state that Terraform could not write.
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use domain::ids::ExecutionId;
 use serde::de::IgnoredAny;
+use zeroize::Zeroizing;
 
 use super::{ERRORED, StateError, StateStore, apply::InProgress, mark_of};
 use crate::data;
 
 /// File in the module's directory to which Terraform writes a state that it cannot store.
 const LEFT_BEHIND: &str = "errored.tfstate";
+/// Suffix of a rescued state.
+const ENCRYPTED: &str = ".encrypted";
 
 impl StateStore {
     /// Rescues the state, if Terraform left one. Returns whether a rescued state exists.
     pub(super) fn rescue(&self, record: &InProgress) -> Result<bool, StateError> {
-        let (rescued, dump) =
-            (self.rescued_file(record.execution), self.dump_file(record.execution));
+        let execution = record.execution;
+        let (rescued, dump) = (self.rescued_file(execution), self.dump_file(execution));
         let errored = record.module_dir.join(LEFT_BEHIND);
         let failed = |file: &Path, error: io::Error| {
             self.blocked(&format!(
@@ -30,36 +32,64 @@ impl StateStore {
         };
         if has_content(&dump) {
             self.free_reserve().map_err(|error| failed(&dump, error))?;
-            unpack(&dump, &rescued).map_err(|error| failed(&dump, error))?;
+            self.unpack(&dump, execution).map_err(|error| failed(&dump, error))?;
             return Ok(true);
         }
         // Without disk space Terraform leaves an empty file.
         if has_content(&errored) {
             self.free_reserve().map_err(|error| failed(&errored, error))?;
-            move_durably(&errored, &rescued).map_err(|error| failed(&errored, error))?;
+            self.rescue_file(&errored, execution).map_err(|error| failed(&errored, error))?;
             return Ok(true);
         }
         Ok(rescued.is_file())
     }
 
     fn rescued_file(&self, execution: ExecutionId) -> PathBuf {
-        self.dir.join(format!("{ERRORED}{execution}.tfstate"))
+        self.dir.join(format!("{ERRORED}{execution}{ENCRYPTED}"))
+    }
+
+    /// Encrypts a state that Terraform left behind, and removes its file.
+    fn rescue_file(&self, from: &Path, execution: ExecutionId) -> io::Result<()> {
+        self.store_rescue(&Zeroizing::new(fs::read(from)?), execution)?;
+        data::remove(from)
+    }
+
+    /// Encrypts the state in a dump, and removes the dump.
+    fn unpack(&self, dump: &Path, execution: ExecutionId) -> io::Result<()> {
+        let text = Zeroizing::new(fs::read(dump)?);
+        let state = printed_state(&text).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "the dump has no complete state")
+        })?;
+        self.store_rescue(state, execution)?;
+        data::remove(dump)
+    }
+
+    fn store_rescue(&self, state: &[u8], execution: ExecutionId) -> io::Result<()> {
+        mark_of(state)?;
+        let ciphertext = self.require_cipher()?.encrypt_rescue(execution, state)?;
+        data::replace(&self.rescued_file(execution), &ciphertext)
+    }
+
+    /// Reads a state that a user chose: a rescued one, or a file in clear.
+    pub(super) fn read_chosen(&self, file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        let bytes = Zeroizing::new(fs::read(file)?);
+        let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let execution = name.strip_suffix(ENCRYPTED).and_then(|name| {
+            let (_, execution) = name.rsplit_once(ERRORED)?;
+            execution.parse().ok()
+        });
+        match execution {
+            Some(execution) => {
+                let state = self.require_cipher()?.decrypt_rescue(execution, &bytes);
+                state.map_err(io::Error::other)
+            }
+            None => Ok(bytes),
+        }
     }
 }
 
 fn has_content(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
-}
-
-/// Writes the state in a dump to a separate file, and removes the dump.
-fn unpack(dump: &Path, to: &Path) -> io::Result<()> {
-    let text = fs::read(dump)?;
-    let state = printed_state(&text).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "the dump has no complete state")
-    })?;
-    mark_of(state)?;
-    data::replace(to, state)?;
-    data::remove(dump)
 }
 
 /// Returns the bytes of the member `state` exactly as Terraform printed them, because a number must
@@ -70,15 +100,4 @@ fn printed_state(message: &[u8]) -> Option<&[u8]> {
     let mut values = serde_json::Deserializer::from_slice(message.get(from..)?).into_iter();
     let _value: IgnoredAny = values.next()?.ok()?;
     message.get(from..from + values.byte_offset())
-}
-
-fn move_durably(from: &Path, to: &Path) -> io::Result<()> {
-    mark_of(&fs::read(from)?)?;
-    File::open(from)?.sync_all()?;
-    match fs::rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            data::replace(to, &fs::read(from)?)
-        }
-        moved => moved.and_then(|()| data::sync_parent(to)),
-    }
 }

@@ -5,7 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore, mark_of};
+use schemas::{
+    manifest::Fence,
+    runner::{StateHead, StateUpload},
+};
+use zeroize::Zeroizing;
+
+use super::{
+    NOTHING, RESOLVED, StateError, StateMark, StateStore,
+    local::is_empty,
+    mark_of,
+    serial::{with_serial, without_resources},
+};
 use crate::data;
 use crate::ids;
 
@@ -23,7 +34,7 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Resolution {
     store: StateStore,
-    decision: Decision,
+    decision: Prepared,
     mark: StateMark,
     _alone: File,
 }
@@ -39,6 +50,21 @@ impl Resolution {
     pub fn carry_out(&self) -> Result<(), StateError> {
         let context = || format!("cannot resolve the state of {}", self.store.component);
         self.store.carry_out(&self.decision).map_err(StateError::io(context()))
+    }
+}
+
+/// Decision with its state.
+enum Prepared {
+    /// State to store as the newest one.
+    Store(Zeroizing<Vec<u8>>),
+    KeepCurrent,
+    /// No state is known on this host.
+    NothingExists,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prepared(…)")
     }
 }
 
@@ -66,57 +92,113 @@ impl StateStore {
         if let Some(record) = self.in_progress()? {
             record.require_ended()?;
         }
-        let mark = self.mark_after(&decision)?;
+        let (decision, mark) = self.prepare(&decision)?;
         Ok(Resolution { store: self.clone(), decision, mark, _alone: alone })
     }
 
-    fn mark_after(&self, decision: &Decision) -> Result<StateMark, StateError> {
-        match decision {
-            Decision::Restore(file) => {
-                let read = fs::read(file).and_then(|bytes| mark_of(&bytes));
-                read.map_err(StateError::io(format!(
-                    "cannot restore the state from {}",
-                    file.display()
-                )))
+    /// Returns the state that a decision makes current, with its mark. A state of the known lineage
+    /// gets the serial after the known one, so that no other runner continues from that.
+    fn prepare(&self, decision: &Decision) -> Result<(Prepared, StateMark), StateError> {
+        let read = || -> io::Result<(Prepared, StateMark)> {
+            let stored = self.stored()?.map(|stored| stored.head);
+            match decision {
+                Decision::Restore(file) => {
+                    let mut state = self.read_chosen(file)?;
+                    let mut mark = mark_of(&state)?;
+                    let known = stored.filter(|head| Some(&head.lineage) == mark.lineage.as_ref());
+                    if let Some(known) = known {
+                        mark.serial = mark.serial.max(known.serial) + 1;
+                        state = Zeroizing::new(with_serial(&state, mark.serial)?);
+                    }
+                    Ok((Prepared::Store(state), mark))
+                }
+                Decision::KeepCurrent => Ok((Prepared::KeepCurrent, StateMark::default())),
+                Decision::NothingExists => {
+                    let empty =
+                        stored.map(|head| without_resources(&head.lineage, head.serial + 1));
+                    let empty = empty.transpose()?.map(Zeroizing::new);
+                    let decision = empty.map_or(Prepared::NothingExists, Prepared::Store);
+                    Ok((decision, StateMark::default()))
+                }
             }
-            Decision::KeepCurrent => match self.mark()? {
-                StateMark { lineage: None, .. } => Err(StateError::Blocked(format!(
+        };
+        let prepared = read().map_err(match decision {
+            Decision::Restore(file) => {
+                StateError::io(format!("cannot restore the state from {}", file.display()))
+            }
+            Decision::KeepCurrent | Decision::NothingExists => {
+                StateError::io(format!("cannot read the state of {}", self.component))
+            }
+        })?;
+        match (prepared, self.mark()) {
+            ((Prepared::KeepCurrent, _), Ok(StateMark { lineage: None, .. })) => {
+                Err(StateError::Blocked(format!(
                     "cannot keep the state of {}: the component has none; use --restore or --nothing-exists",
                     self.component
-                ))),
-                mark => Ok(mark),
-            },
-            Decision::NothingExists => Ok(StateMark::default()),
+                )))
+            }
+            ((Prepared::KeepCurrent, _), mark) => Ok((Prepared::KeepCurrent, mark?)),
+            (prepared, _) => Ok(prepared),
         }
     }
 
-    fn carry_out(&self, decision: &Decision) -> io::Result<()> {
+    fn carry_out(&self, decision: &Prepared) -> io::Result<()> {
         self.free_reserve()?;
         match decision {
-            Decision::Restore(file) => {
-                let bytes = fs::read(file)?;
-                self.set_aside(&self.file())?;
-                data::replace(&self.file(), &bytes)?;
-            }
-            Decision::KeepCurrent => {}
-            Decision::NothingExists => {
-                self.set_aside(&self.file())?;
+            Prepared::Store(state) => self.replace_state(state)?,
+            Prepared::KeepCurrent => {}
+            Prepared::NothingExists => {
+                self.set_aside_plain()?;
                 data::replace(&self.dir.join(NOTHING), b"")?;
             }
         }
         for file in self.unresolved()? {
             self.set_aside(&file)?;
         }
-        if *decision != Decision::NothingExists {
-            self.unmark_as_nothing()?;
+        match decision {
+            Prepared::Store(_) | Prepared::KeepCurrent => self.unmark_as_nothing()?,
+            Prepared::NothingExists => {}
         }
         self.forget_apply()
     }
 
-    fn set_aside(&self, file: &Path) -> io::Result<()> {
+    /// Makes a state the newest one. The agent uploads it as a decision of the customer.
+    fn replace_state(&self, state: &[u8]) -> io::Result<()> {
+        let cipher = self.require_cipher()?;
+        let mark = mark_of(state)?;
+        let former = self.stored()?.map(|stored| stored.head.fence);
+        let head = StateHead {
+            lineage: mark.lineage.unwrap_or_default(),
+            serial: mark.serial,
+            fence: former.unwrap_or(Fence { epoch: 0, position: 0 }),
+            digest: cipher.digest(state),
+            is_empty: is_empty(state),
+        };
+        let ciphertext = cipher.encrypt_state(&head, state)?;
+        let upload = StateUpload { head, written_by: None, is_decided: true };
+        self.write_next(&upload, &ciphertext)?;
+        match fs::hard_link(self.encrypted_file(), self.aside(&self.encrypted_file())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _linked_or_absent => {}
+        }
+        self.commit_next()?;
+        self.set_aside_plain()
+    }
+
+    fn set_aside_plain(&self) -> io::Result<()> {
+        match self.file().is_dir() {
+            true => Ok(()),
+            false => self.set_aside(&self.file()),
+        }
+    }
+
+    fn aside(&self, file: &Path) -> PathBuf {
         let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let aside = self.dir.join(format!("{RESOLVED}{}.{name}", ids::new_ulid()));
-        match fs::rename(file, aside) {
+        self.dir.join(format!("{RESOLVED}{}.{name}", ids::new_ulid()))
+    }
+
+    fn set_aside(&self, file: &Path) -> io::Result<()> {
+        match fs::rename(file, self.aside(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _renamed_or_absent => data::sync_parent(file),
         }

@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::{apply::InProgress, *};
 use crate::host::Process;
-use domain::ids::ExecutionId;
+use domain::ids::{ExecutionId, InstallId};
+use install_keys::{InstallKeys, Seed};
 
 const EXECUTION: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
@@ -14,7 +15,10 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let (root, module) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = StateStore::new(root.path(), "web");
+    let keys = InstallKeys::new(&Seed::from_bytes(&[7; 32]), 1);
+    let install = InstallId(ulid::Ulid::nil());
+    let keys = StateKeys::derive(&keys, "log", install, ["web"]);
+    let store = StateStore::new(root.path(), "web").with_cipher(keys.component("web"));
     data::directory(store.dir()).unwrap();
     Fixture { root, module, store }
 }
@@ -82,9 +86,11 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
     fs::write(fixture.store.file(), &state(2)[..20]).unwrap();
     fs::write(fixture.module.path().join("errored.tfstate"), state(2)).unwrap();
     fixture.shim_dies();
-    let rescued = fixture.store.dir().join(format!("errored-{EXECUTION}.tfstate"));
+    let rescued = fixture.store.dir().join(format!("errored-{EXECUTION}.encrypted"));
     assert!(fixture.blocked().contains(&rescued.display().to_string()));
-    assert_eq!(fs::read(&rescued).unwrap(), state(2));
+    let encrypted = fs::read(&rescued).unwrap();
+    assert!(!String::from_utf8_lossy(&encrypted).contains("lineage"));
+    assert!(!fixture.module.path().join("errored.tfstate").exists());
     // when a user chooses the rescued state
     let decision = Decision::Restore(rescued);
     let resolution = fixture.store.decide(decision).unwrap();
@@ -93,6 +99,34 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
     drop(resolution);
     fixture.store.require_resolved().unwrap();
     assert_eq!(fixture.store.mark().unwrap(), StateMark { lineage: Some("l".into()), serial: 2 });
+    assert_eq!(**fixture.store.read().unwrap().unwrap(), state(2));
+    let pending = fixture.store.pending().unwrap().unwrap();
+    assert!(pending.is_decided && pending.head.is_empty);
+}
+
+#[test]
+fn a_restored_state_of_the_known_lineage_gets_the_next_serial() {
+    let fixture = fixture();
+    let file = fixture.module.path().join("backup.tfstate");
+    let restore = |serial: u64, becomes: u64| {
+        fs::write(&file, state(serial)).unwrap();
+        let resolution = fixture.store.decide(Decision::Restore(file.clone())).unwrap();
+        assert_eq!(resolution.mark().serial, becomes);
+        resolution.carry_out().unwrap();
+        assert_eq!(fixture.store.mark().unwrap().serial, becomes);
+    };
+    restore(7, 7);
+    restore(3, 8);
+    restore(20, 21);
+    // Without resources, the next apply continues from an empty state.
+    let resolution = fixture.store.decide(Decision::NothingExists).unwrap();
+    assert_eq!(resolution.mark(), &StateMark::default());
+    resolution.carry_out().unwrap();
+    assert_eq!(fixture.store.mark().unwrap().serial, 22);
+    assert!(fixture.store.stored().unwrap().unwrap().head.is_empty);
+    let names = fs::read_dir(fixture.store.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    let aside = names.filter(|name| name.to_string_lossy().starts_with(RESOLVED));
+    assert_eq!(aside.count(), 3, "every replaced state is kept");
 }
 
 #[test]

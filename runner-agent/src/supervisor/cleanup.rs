@@ -196,6 +196,7 @@ mod tests {
             component: "web".into(),
             lineage: Some("l".into()),
             serial: 7,
+            digest: None,
         };
         agent.journal.write(seen).unwrap();
         let claim = "01ARZ3NDEKTSV4RRFFQ69G5FB0";

@@ -1,7 +1,7 @@
 //! Starts a shim. The agent records the start in the journal first, so that the start is known
 //! after a crash.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     process::Stdio,
     sync::Arc,
@@ -9,9 +9,16 @@ use std::{
 };
 
 use anyhow::Context as _;
-use domain::ids::{ExecutionId, JobId};
-use schemas::runner::{
-    Claimed, Exit, FailureReason, Finished, Outcome, RefusedBy, Report, ReportBody, RunnerMode,
+use domain::{
+    ids::{ExecutionId, JobId},
+    image::COMPONENT_TYPES,
+};
+use schemas::{
+    cluster::CLUSTER_INPUT,
+    preflight::{PreflightInputs, Rendered},
+    runner::{
+        Claimed, Exit, FailureReason, Finished, Outcome, RefusedBy, Report, ReportBody, RunnerMode,
+    },
 };
 use tokio::{
     io::AsyncWriteExt as _,
@@ -25,7 +32,7 @@ use crate::{
     data,
     host::{self, Process},
     journal::{JournalEvent, Position},
-    plugins,
+    plugins::{self, StateAccess},
     policy::{Policy, Refusal},
     processes,
     shim::{
@@ -33,6 +40,7 @@ use crate::{
         order::{CancelOrder, ShimOrder},
         recorder::{MAX_DETAIL_BYTES, truncate},
     },
+    state::StateKeys,
     tasks,
     values::OpenValues,
     witness::Verified,
@@ -171,7 +179,29 @@ fn order(
         plugin_dir: agent.settings.plugin_dir.clone(),
         images: agent.settings.images.clone(),
         values: OpenValues::new(),
+        state: state_access(agent, verified),
     })
+}
+
+/// Returns the keys of the states that the job may use: of its component, of the component that
+/// created its cluster, and of the sandbox, whose outputs name the registry of images.
+fn state_access(agent: &Agent, verified: &Verified) -> Option<StateAccess> {
+    const SANDBOX: &str = "sandbox";
+    let (keys, install) = (agent.keys.install.as_ref()?, agent.identity.install?);
+    let manifest = &verified.manifest;
+    let planned = PreflightInputs::of(manifest).map(|inputs| inputs.jobs).unwrap_or_default();
+    let planned = planned.iter().filter_map(|job| match &job.rendered {
+        Rendered::Known { inputs, .. } => Some(inputs),
+        Rendered::Deferred(_) => None,
+    });
+    let clusters = planned.chain([&manifest.inputs]).filter_map(|inputs| inputs.get(CLUSTER_INPUT));
+    let clusters = clusters.filter_map(|input| input["component"].as_str());
+    let own = manifest.inputs.get("component").and_then(|name| name.as_str());
+    let is_image = COMPONENT_TYPES.contains(&manifest.plugin.name.as_str());
+    let sandbox = is_image.then_some(SANDBOX);
+    let components: BTreeSet<&str> = clusters.chain(own).chain(sandbox).collect();
+    let keys = StateKeys::derive(keys, &agent.identity.log_id, install, components);
+    Some(StateAccess { keys, fence: verified.grant.fence })
 }
 
 /// Forked shim, with the journal position after which its `spawned` entry is expected.

@@ -3,6 +3,7 @@
 //! one plugin.
 
 mod actions;
+mod backend;
 mod cluster_subjects;
 mod external;
 mod full_disk;
@@ -10,6 +11,7 @@ mod older_state;
 mod preflight;
 mod published;
 mod scenario;
+mod state_server;
 mod subjects;
 mod terraform;
 mod test_runner;

@@ -96,6 +96,7 @@ fn begin(
         plugin_dir: "/nonexistent".into(),
         images: Default::default(),
         values: Default::default(),
+        state: None,
     };
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(&dir.path().join(below)).unwrap();

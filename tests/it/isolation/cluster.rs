@@ -96,10 +96,9 @@ fn run(server: &Server, namespace: &Namespace, runner: &Runner, reachable: &Reac
     let ports = [reachable.cluster.link_port(), reachable.registry.link_port()];
     let mut peers = vec![Sockets::peer(&namespace.server_ip(), port(server.runner()))];
     peers.extend(ports.map(|port| Sockets::peer(&namespace.server_ip(), &port.to_string())));
-    let loopback = &Sockets::peer("127.0.0.1", "0")[..8];
     until("the end of the run", LONG_TIMEOUT, || {
         let sockets = Sockets::of(runner.pid());
-        for peer in sockets.peers.iter().filter(|peer| !peer.starts_with(loopback)) {
+        for peer in &sockets.peers {
             assert!(peers.contains(peer), "a connection to {peer}, not to {peers:?}");
         }
         server.cli_json(&["runs", "show", "acme"])["state"] != "running"

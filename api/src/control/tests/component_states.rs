@@ -17,7 +17,7 @@ use super::{
 use crate::{server::testing, state::App};
 
 fn version(serial: u64) -> StateVersion {
-    StateVersion { lineage: "lineage-1".into(), serial }
+    StateVersion { lineage: "lineage-1".into(), serial, digest: None }
 }
 
 /// Completes a plan job that read the state with this serial.

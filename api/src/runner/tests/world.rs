@@ -142,6 +142,7 @@ impl World {
             grants: evidence,
             responses,
             logs: LogStore::new(pool.clone()),
+            state_uploads: Default::default(),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),
             config: Config {

@@ -142,6 +142,7 @@ pub fn state_version() -> crate::state_version::StateVersion {
     crate::state_version::StateVersion {
         lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(),
         serial: 7,
+        digest: Some(format!("hmac-sha256:1:{}", "0".repeat(64))),
     }
 }
 pub fn artifact() -> Artifact {

@@ -82,6 +82,8 @@ fn context(root: &Path) -> JobContext {
         execution: ExecutionId(ulid::Ulid::nil()),
         rules: None,
         known_state: KnownState::default(),
+        state: None,
+        state_port: None,
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
         unfilled_inputs: None,
     }
@@ -231,6 +233,10 @@ impl crate::plugins::Background for Secrets {
         self.0.lock().unwrap().push(value.to_string());
     }
     fn line(&self, _: &str) {}
+
+    fn state(&self, _: &str, _: &schemas::runner::StateHead) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[test]

@@ -177,6 +177,8 @@ mod tests {
         task::{Context, Waker},
     };
 
+    use schemas::runner::StateHead;
+
     use super::*;
 
     /// Clock that a sleep advances. It never returns from the last sleep.
@@ -213,6 +215,10 @@ mod tests {
 
         fn line(&self, text: &str) {
             self.lines.lock().unwrap().push(text.to_owned());
+        }
+
+        fn state(&self, _: &str, _: &StateHead) -> std::io::Result<()> {
+            Ok(())
         }
     }
 

@@ -16,10 +16,7 @@ use super::super::{
     plugin::{Halt, IoContext, Operation, Outputs, Work},
     work::private_dir,
 };
-use crate::{
-    images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry},
-    state::StateStore,
-};
+use crate::images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry};
 
 /// Longest part of an upstream tag in a tag of the install, in bytes.
 const MAX_TAG: usize = 100;
@@ -204,7 +201,7 @@ fn of_sandbox(work: &Work<'_>) -> Option<SandboxRegistry> {
 /// Refuses a registry that the state of the sandbox on this host does not name. Otherwise the server
 /// could choose the registry that gets the credentials of the runner.
 fn require_in_state(work: &Work<'_>, named: &SandboxRegistry) -> Result<(), Halt> {
-    let outputs = StateStore::new(&work.job.state_dir, SANDBOX).outputs();
+    let outputs = work.job.state_of(SANDBOX).outputs();
     let outputs = outputs.doing(|| "cannot read the state of the sandbox".into())?;
     let keys: &[(&str, &str)] = match named {
         SandboxRegistry::Repository(_) => &[("ecr", "repository_url")],
@@ -301,6 +298,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::state::StateStore;
 
     #[test]
     fn a_tag_of_the_install_is_valid_and_keeps_its_end() {

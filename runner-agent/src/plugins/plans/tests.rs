@@ -29,6 +29,8 @@ pub(in crate::plugins) fn context(root: &Path) -> JobContext {
         images: crate::images::ImageSettings::default(),
         rules: None,
         known_state: crate::state::KnownState::default(),
+        state: None,
+        state_port: None,
         manifest_digest: sha256(b"manifest"),
         unfilled_inputs: None,
     }

@@ -59,7 +59,7 @@ impl Diagnostic {
 
 /// Validates a module. The failure names file and line of the first errors.
 pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
-    let workspace = Workspace { work, tool };
+    let workspace = Workspace { work, tool, backend: None };
     let lock = work.source.join(LOCK_FILE);
     let had_lock = lock.exists();
     sink.phase("validate");

@@ -16,6 +16,7 @@ use crate::plugins::{
     process::{self, ChildSpec},
     work::write_private,
 };
+use crate::state::Backend;
 
 /// File that pins the providers of a plan.
 pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
@@ -29,6 +30,8 @@ const UMASK_SCRIPT: &str = r#"umask 077; exec "$0" "$@""#;
 pub(super) struct Workspace<'w> {
     pub work: &'w Work<'w>,
     pub tool: &'w Tool,
+    /// Backend of the state. Absent for a build, which uses no state.
+    pub backend: Option<&'w Backend>,
 }
 
 /// Returns the arguments of `init`. If the artifact has a lock file, `init` must not select other
@@ -45,27 +48,31 @@ impl Workspace<'_> {
     /// Runs `terraform init` with the runner's backend, which replaces the module's.
     pub(super) async fn init(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
         sink.phase("init");
-        let state = self.work.state.file().display().to_string();
-        let backend = json!({ "terraform": { "backend": { "local": { "path": state } } } });
+        // The settings are variables of the environment. Terraform copies settings from files into
+        // saved plans, and the job that applies a plan has another backend.
+        let backend = json!({ "terraform": { "backend": { "http": {} } } });
         write_private(&self.work.source.join(OVERRIDE_FILE), backend.to_string().as_bytes())?;
         let spec = self.spec(init_arguments(&self.work.source));
         let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
             sink.line(stream, line);
         });
         ended.await?.require_success("init")?;
-        self.check_backend(&state)
+        self.check_backend()
     }
 
     /// Refuses a module with an override file that Terraform reads after the runner's. Terraform
-    /// would store the state of such a module in another file.
-    fn check_backend(&self, state: &str) -> Result<(), Halt> {
+    /// would store the state of such a module elsewhere.
+    fn check_backend(&self) -> Result<(), Halt> {
         let path = self.data_dir().join("terraform.tfstate");
         let read: Value = fs::read(&path)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
         let backend = &read["backend"];
-        if backend["type"] == "local" && backend["config"]["path"] == state {
+        let is_unset = |config: &Value| {
+            config.as_object().is_some_and(|config| config.values().all(Value::is_null))
+        };
+        if backend["type"] == "http" && is_unset(&backend["config"]) {
             return Ok(());
         }
         let refusal = format!(
@@ -127,6 +134,7 @@ impl Workspace<'_> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
         env.insert("TF_DATA_DIR".into(), self.data_dir().display().to_string());
+        env.extend(self.backend.into_iter().flat_map(Backend::env));
         // The customer's own configuration (mirrors, credentials) is used unchanged. Without one,
         // `/dev/null` keeps the tool from reading a configuration in a home directory.
         if !self.work.environment().contains_key("TF_CLI_CONFIG_FILE") {

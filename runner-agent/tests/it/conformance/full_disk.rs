@@ -9,7 +9,7 @@ use std::{
 use domain::digest::Digest;
 use runner_agent::{
     plugins::{Outcome, PluginError},
-    state::{Decision, StateStore},
+    state::Decision,
 };
 use schemas::runner::JobKind;
 use serde_json::{Value, json};
@@ -129,13 +129,13 @@ impl Fixture {
 
     /// Returns the only rescued state.
     fn rescued(&self) -> PathBuf {
-        let store = StateStore::new(&self.runner.at("state"), "web");
+        let store = self.runner.store();
         let rescued = store.unresolved().unwrap();
         assert_eq!(rescued.len(), 1, "{rescued:?}");
         rescued.into_iter().next().unwrap()
     }
 
-    /// Runs an apply that cannot write its state. The apply must fail. Its state must be rescued,
+    /// Runs an apply that cannot write its state, because the server rejects it. The apply must fail. Its state must be rescued,
     /// must not be logged, and must block every plan until a user restores it. After that a plan
     /// has no changes.
     async fn assert_loses_no_state(&self, text: &str, inputs: &Value, mut later: Value) {
@@ -145,8 +145,8 @@ impl Fixture {
         assert!(!record.has(CANARY), "a value of the state was logged");
         let rescued = self.rescued();
         assert!(record.has(&rescued.display().to_string()), "{:?}", record.lines);
-        let state: Value = serde_json::from_slice(&fs::read(&rescued).unwrap()).unwrap();
-        assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
+        let encrypted = fs::read(&rescued).unwrap();
+        assert!(!String::from_utf8_lossy(&encrypted).contains(CANARY));
         assert!(!self.state().join("no-prior-state").exists());
         assert!(!self.state().join("apply-reserve").exists());
 
@@ -159,8 +159,10 @@ impl Fixture {
         }
         self.disk.free();
         self.refused_plan(&later).await;
-        let store = StateStore::new(&self.runner.at("state"), "web");
+        let store = self.runner.store();
         store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
+        let state = self.runner.state();
+        assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
         assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
         let spec = JobSpec { inputs: later, ..self.spec.clone() };
         let (result, record) = self.runner.job(&spec).await;
@@ -169,20 +171,46 @@ impl Fixture {
     }
 }
 
+/// The reserve of the apply is the space of its state.
+#[tokio::test]
+async fn an_apply_on_a_disk_that_fills_up_stores_its_state() {
+    for is_away in [false, true] {
+        let Some(mut fixture) = Fixture::new() else { return };
+        let inputs = Fixture::inputs(CANARY, &fixture.disk.fill(), false);
+        let plan = fixture.plan(&inputs).await;
+        if is_away {
+            // The first plan needs a server, which proves that there is no state yet.
+            fixture.runner.lose_server();
+            fixture.runner.store().mark_as_nothing().unwrap();
+        }
+        let (result, record) = fixture.apply(&inputs, &plan).await;
+        if is_away {
+            let why = format!("{:#}", anyhow::Error::new(result.unwrap_err()));
+            assert!(why.contains("the server did not respond"), "{why}");
+            continue;
+        }
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+        assert_eq!(fixture.runner.state()["resources"].as_array().unwrap().len(), 1);
+        assert!(!fixture.state().join("apply-reserve").exists());
+    }
+}
+
 #[tokio::test]
 async fn a_first_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(fixture) = Fixture::new() else { return };
+    let Some(mut fixture) = Fixture::new() else { return };
+    fixture.runner.reject_states();
     let inputs = Fixture::inputs(CANARY, &fixture.disk.fill(), false);
     fixture.assert_loses_no_state(CANARY, &inputs, inputs.clone()).await;
 }
 
 #[tokio::test]
 async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(fixture) = Fixture::new() else { return };
+    let Some(mut fixture) = Fixture::new() else { return };
     let small = Fixture::inputs(CANARY, "true", false);
     let plan = fixture.plan(&small).await;
     let (result, record) = fixture.apply(&small, &plan).await;
     assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    fixture.runner.reject_states();
     // The text is longer than the part of a line that is read at once.
     let text = CANARY.repeat(120_000);
     let inputs = Fixture::inputs(&text, &fixture.disk.fill(), true);
@@ -210,9 +238,11 @@ async fn no_apply_starts_without_the_reserve_and_its_plan_stays_valid() {
 
 #[tokio::test]
 async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
-    let Some(fixture) = Fixture::new() else { return };
+    let Some(mut fixture) = Fixture::new() else { return };
+    fixture.runner.reject_states();
     // given a directory in place of the rescued state
-    let obstacle = fixture.state().join("errored-$STEAD_EXECUTION.tfstate/x").display().to_string();
+    let obstacle =
+        fixture.state().join("errored-$STEAD_EXECUTION.encrypted/x").display().to_string();
     let during = format!("mkdir -p {obstacle}; {}", fixture.disk.fill());
     let inputs = Fixture::inputs(CANARY, &during, false);
     let plan = fixture.plan(&inputs).await;
@@ -221,16 +251,18 @@ async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
     assert!(!record.has(CANARY), "a value of the state was logged");
     fixture.disk.free();
     let why = fixture.refused_plan(&inputs).await;
-    assert!(why.contains("could not be rescued") && why.contains(".dump"), "{why}");
+    assert!(why.contains("could not be rescued"), "{why}");
     assert!(why.contains("stead-runner state resolve web"), "{why}");
     assert!(record.has("could not be rescued"), "{:?}", record.lines);
 
     // when the obstacle is removed, then the next plan rescues the state
     let obstacle = fs::read_dir(fixture.state()).unwrap().flatten().map(|entry| entry.path());
-    let obstacle = obstacle.into_iter().find(|path| path.is_dir()).unwrap();
+    let is_it = |path: &PathBuf| path.is_dir() && path.to_string_lossy().contains("errored-");
+    let obstacle = obstacle.into_iter().find(is_it).unwrap();
     fs::remove_dir_all(obstacle).unwrap();
     let why = fixture.refused_plan(&inputs).await;
     assert!(why.contains(&fixture.rescued().display().to_string()), "{why}");
-    let state: Value = serde_json::from_slice(&fs::read(fixture.rescued()).unwrap()).unwrap();
-    assert_eq!(state["resources"].as_array().unwrap().len(), 1);
+    let store = fixture.runner.store();
+    store.decide(Decision::Restore(fixture.rescued())).unwrap().carry_out().unwrap();
+    assert_eq!(fixture.runner.state()["resources"].as_array().unwrap().len(), 1);
 }

@@ -75,7 +75,8 @@ fn refusal(result: Result<Outcome, PluginError>) -> String {
 }
 
 fn log(mark: &StateMark, decision: Option<u64>) -> manifest::KnownState {
-    let version = StateVersion { lineage: mark.lineage.clone().unwrap(), serial: mark.serial };
+    let version =
+        StateVersion { lineage: mark.lineage.clone().unwrap(), serial: mark.serial, digest: None };
     let accepted = decision.map(|decision| AcceptedState { version: version.clone(), decision });
     manifest::KnownState { newest: Some(version), accepted }
 }
@@ -83,7 +84,7 @@ fn log(mark: &StateMark, decision: Option<u64>) -> manifest::KnownState {
 #[tokio::test]
 async fn a_restored_older_state_is_planned_only_after_a_decision() {
     let Some(mut fixture) = Fixture::new() else { return };
-    let file = fixture.runner.at("state").join("web/terraform.tfstate");
+    let file = fixture.runner.at("state").join("web/state.encrypted");
     let older = fixture.deploy("one").await;
     let backup = fs::read(&file).unwrap();
     let newest = fixture.deploy("two").await;
@@ -140,26 +141,19 @@ async fn a_missing_state_with_a_known_serial_is_refused() {
     let Some(mut fixture) = Fixture::new() else { return };
     let newest = fixture.deploy("one").await;
     let dir = fixture.runner.at("state").join("web");
-    let file = dir.join("terraform.tfstate");
-    // given a vendor that omits that the component exists, and a state that is lost or empty
-    fs::remove_file(&file).unwrap();
+    // given a vendor that omits that the component exists, and a state that is lost
+    fs::remove_file(dir.join("state.encrypted")).unwrap();
     for in_log in [false, true] {
-        for is_empty in [false, true] {
-            if is_empty {
-                fs::write(&file, "").unwrap();
-            }
-            fixture.spec.state = in_log.then(|| log(&newest, None));
-            let known = if in_log { StateMark::default() } else { newest.clone() };
-            fixture.runner.known_state = KnownState { newest: known, ..KnownState::default() };
-            // when the vendor requests a plan, then the runner refuses it, even a second time
-            for _ in 0..2 {
-                let why = refusal(fixture.plan("one").await.0);
-                let serial = format!("serial {} of lineage", newest.serial);
-                assert!(why.contains("is not on this host") && why.contains(&serial), "{why}");
-                assert!(!dir.join("no-prior-state").exists());
-            }
+        fixture.spec.state = in_log.then(|| log(&newest, None));
+        let known = if in_log { StateMark::default() } else { newest.clone() };
+        fixture.runner.known_state = KnownState { newest: known, ..KnownState::default() };
+        // when the vendor requests a plan, then the runner refuses it, even a second time
+        for _ in 0..2 {
+            let why = refusal(fixture.plan("one").await.0);
+            let serial = format!("serial {} of lineage", newest.serial);
+            assert!(why.contains("neither on this host") && why.contains(&serial), "{why}");
+            assert!(!dir.join("no-prior-state").exists());
         }
-        fs::remove_file(&file).unwrap();
     }
     // when a user of the customer has decided that the component has no resources
     fixture.runner.known_state = KnownState { nothing: true, ..KnownState::default() };
@@ -172,8 +166,8 @@ async fn a_plan_without_a_state_is_not_applied_after_a_deploy() {
     let Some(mut fixture) = Fixture::new() else { return };
     let (_, planned) = fixture.plan("early").await;
     let newest = fixture.deploy("one").await;
-    fs::remove_file(fixture.runner.at("state").join("web/terraform.tfstate")).unwrap();
+    fs::remove_file(fixture.runner.at("state").join("web/state.encrypted")).unwrap();
     fixture.runner.known_state = KnownState { newest, ..KnownState::default() };
     let why = refusal(fixture.apply("early", &planned).await.0);
-    assert!(why.contains("is not on this host"), "{why}");
+    assert!(why.contains("neither on this host"), "{why}");
 }

@@ -1,6 +1,10 @@
 //! Tests of Terraform's specifics: its tool, its state file, its sensitive outputs, its backend.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use runner_agent::plugins::{Outcome, PluginError};
 use schemas::{manifest::PluginRef, runner::JobKind};
@@ -56,8 +60,21 @@ async fn sensitive_outputs_are_only_reported_encrypted_and_the_state_is_private(
         assert!(!record.has("hunter2"), "{:?}", record.lines);
     }
     assert!(applied.phases.contains(&"terraform_data.web".to_owned()), "{:?}", applied.phases);
-    let state = runner.at("state").join("web/terraform.tfstate");
-    assert_eq!(fs::metadata(state).unwrap().permissions().mode() & 0o777, 0o600);
+    // The password is in the state, and in no file in clear.
+    assert_eq!(runner.state()["outputs"]["password"]["value"], "hunter2 word");
+    for dir in ["state", "plans"] {
+        for file in files(&runner.at(dir)) {
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+            let bytes = fs::read(&file).unwrap();
+            assert!(!bytes.windows(7).any(|part| part == b"hunter2"), "{}", file.display());
+        }
+    }
+}
+
+/// Returns all files below a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// Every variable of an app is a string. Terraform converts it to a bool or a number, but not to a
@@ -181,9 +198,7 @@ async fn a_removed_component_is_destroyed_without_its_source() {
         (spec.kind, spec.plan) = (JobKind::Apply, Some(planned.plan.unwrap().digest));
         let (result, applied) = runner.job(&spec).await;
         assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
-        let state = fs::read(runner.at("state").join("web/terraform.tfstate")).unwrap();
-        let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
-        assert_eq!(state["resources"].as_array().unwrap().len(), resources);
+        assert_eq!(runner.state()["resources"].as_array().unwrap().len(), resources);
     }
 }
 

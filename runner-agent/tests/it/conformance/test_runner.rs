@@ -3,33 +3,37 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::TcpListener,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use domain::{
     digest::Digest,
-    ids::{ExecutionId, JobId},
+    ids::{ExecutionId, InstallId, JobId},
 };
+use install_keys::{InstallKeys, Seed};
 use oci_layout::{Blob, Layout, sha256};
 use runner_agent::{
     artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
     journal::Stop,
     plugins::{
         Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
-        Stream, run,
+        StateAccess, Stream, run,
     },
     policy::Policy,
-    state::{KnownState, StateMark, executions_in_progress},
+    state::{KnownState, StateKeys, StateMark, StateStore, executions_in_progress},
 };
 use schemas::{
-    manifest::{self, AcceptedState, ArtifactRef, Limits, Manifest, PluginRef, Timeouts},
-    runner::{Artifact, JobClass, JobKind},
+    manifest::{self, AcceptedState, ArtifactRef, Fence, Limits, Manifest, PluginRef, Timeouts},
+    runner::{Artifact, JobClass, JobKind, StateHead},
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use ulid::Ulid;
 use zeroize::Zeroizing;
+
+use super::state_server::{self, Uploads};
 
 pub struct TestRunner {
     dir: TempDir,
@@ -41,6 +45,8 @@ pub struct TestRunner {
     pub rules: Rules,
     /// Known state from the runner's journal.
     pub known_state: KnownState,
+    /// Address of the server.
+    server: String,
 }
 
 /// Fields of a manifest that differ between the tests.
@@ -88,6 +94,9 @@ struct Shown;
 impl Background for Shown {
     fn secret(&self, _: Zeroizing<String>) {}
     fn line(&self, _: &str) {}
+    fn state(&self, _: &str, _: &StateHead) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Sink for JobRecord {
@@ -141,7 +150,7 @@ impl Sink for JobRecord {
         Ok(())
     }
 
-    fn state(&mut self, _: &str, mark: &StateMark) -> io::Result<()> {
+    fn state(&mut self, _: &str, mark: &StateMark, _: Option<String>) -> io::Result<()> {
         self.state = Some(mark.clone());
         Ok(())
     }
@@ -192,11 +201,39 @@ impl TestRunner {
             grace_ms: 20_000,
             rules: Rules { policy: Policy::without_rules(), publishers: Vec::new() },
             known_state: KnownState::default(),
+            server: state_server::start(Uploads::Accept),
         };
         for name in ["state", "artifacts", "plugins", "plans"] {
             fs::create_dir(runner.at(name)).unwrap();
         }
         runner
+    }
+
+    /// Lets the server reject every state from now on.
+    pub fn reject_states(&mut self) {
+        self.server = state_server::start(Uploads::Reject);
+    }
+
+    /// Lets the server respond no more.
+    pub fn lose_server(&mut self) {
+        self.server = "http://127.0.0.1:9".into();
+    }
+
+    fn keys(component: &str) -> StateKeys {
+        let keys = InstallKeys::new(&Seed::from_bytes(&[7; 32]), 1);
+        StateKeys::derive(&keys, "log", InstallId(Ulid::nil()), [component])
+    }
+
+    /// Returns the store of the component `web`, with its keys.
+    pub fn store(&self) -> StateStore {
+        let cipher = TestRunner::keys("web").component("web");
+        StateStore::new(&self.at("state"), "web").with_cipher(cipher)
+    }
+
+    /// Returns the state of the component `web`.
+    pub fn state(&self) -> Value {
+        let state = self.store().read().unwrap().unwrap();
+        serde_json::from_slice(&state).unwrap()
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -309,7 +346,7 @@ impl TestRunner {
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {
-                base_url: "http://127.0.0.1:9".into(),
+                base_url: self.server.clone(),
                 token: "none".into(),
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
@@ -319,6 +356,11 @@ impl TestRunner {
             execution: ExecutionId(Ulid::new()),
             rules: Some(self.rules.clone()),
             known_state: self.known_state.clone(),
+            state: Some(StateAccess {
+                keys: TestRunner::keys(manifest.inputs["component"].as_str().unwrap_or_default()),
+                fence: Fence { epoch: 1, position: 7 },
+            }),
+            state_port: Some(Arc::new(TcpListener::bind("127.0.0.1:0").unwrap())),
             manifest_digest: sha256(&bytes),
             unfilled_inputs: None,
         }

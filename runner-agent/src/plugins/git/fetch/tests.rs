@@ -111,6 +111,8 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         execution: ExecutionId(ulid::Ulid::nil()),
         rules: None,
         known_state: KnownState::default(),
+        state: None,
+        state_port: None,
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
         unfilled_inputs: None,
     }

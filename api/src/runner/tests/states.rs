@@ -1,0 +1,350 @@
+//! Tests of the encrypted state of components: order, fencing, permissions, limits and erasure.
+use axum::{
+    body::Body,
+    http::{Method, Request},
+};
+use domain::{
+    actor::Actor,
+    ids::{InstallId, JobId, RunId, StepId},
+    install::{Install, InstallCommand},
+    job::{JobClass, JobCommand, JobKind, LossReason, Origin, Resolution, Work},
+};
+use event_log::blob;
+use schemas::{
+    manifest::Fence,
+    runner::{STATE_CIPHERTEXT_BYTES, StateHead, StateUpload},
+    token::JobClaims,
+};
+use serde_json::json;
+use ulid::Ulid;
+
+use super::world::{Agent, TestResponse, World};
+use crate::state_versions::{self, Of};
+
+/// Running job of the component `web`.
+struct Running {
+    job: JobId,
+    execution: String,
+    token: String,
+    fence: Fence,
+}
+
+async fn queue(world: &World, install: InstallId, component: &str) -> JobId {
+    let (job, run, step) = (JobId(Ulid::new()), RunId(Ulid::new()), StepId(Ulid::new()));
+    let manifest = json!({
+        "version": 1, "job": job, "kind": "apply", "class": "mutating",
+        "plugin": {"name": "terraform_module", "version": "1"},
+        "inputs": {"component": component},
+        "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+    });
+    let manifest = blob::put(&world.app.pool, manifest.to_string().as_bytes()).await.unwrap();
+    let origin = Origin::Step { install, run, step };
+    let (kind, class) = (JobKind::Apply, JobClass::Mutating);
+    let (deadline_ms, queue_ttl_ms) = (3_600_000, 60_000);
+    let work = Work { kind, class, attempts: 2, manifest, origin, deadline_ms, queue_ttl_ms };
+    world.handle(job, JobCommand::Queue(work)).await;
+    job
+}
+
+async fn run(world: &World, agent: &Agent, install: InstallId, component: &str) -> Running {
+    let job = queue(world, install, component).await;
+    let claimed = world.claim(agent, job, &Ulid::new().to_string()).await.ok();
+    let token = claimed["job_token"].as_str().unwrap().to_owned();
+    let JobClaims { fence, .. } = world.app.tokens.read_job(&token, world.app.now()).unwrap();
+    let execution = claimed["execution"].as_str().unwrap().to_owned();
+    let started = json!({"type": "started", "payload": {}});
+    world.report(agent, job, &execution, 1, started).await.ok();
+    Running { job, execution, token, fence }
+}
+
+/// Ends the job with an unknown outcome, as after the loss of its host.
+async fn end(world: &World, running: &Running) {
+    let execution = running.execution.parse().unwrap();
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.handle(running.job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    let (by, resolution) = (Actor::System, Resolution::Failed);
+    let reason = "lost".to_owned();
+    let resolve = JobCommand::Resolve { execution, by, resolution, reason };
+    world.handle(running.job, resolve).await;
+}
+
+async fn world() -> (World, Agent, InstallId) {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    (world, agent, install)
+}
+
+fn digest(content: &str) -> String {
+    let digest = blob::digest(content.as_bytes()).unwrap().to_string();
+    digest.replace("sha256:", "hmac-sha256:1:")
+}
+
+fn head(fence: Fence, serial: u64, content: &str) -> StateHead {
+    StateHead { lineage: "l".into(), serial, fence, digest: digest(content), is_empty: false }
+}
+
+fn by_job(head: StateHead) -> StateUpload {
+    StateUpload { head, written_by: None, is_decided: false }
+}
+
+async fn put_bytes(world: &World, token: &str, upload: &StateUpload, body: Body) -> TestResponse {
+    let request = Request::builder()
+        .method(Method::PUT)
+        .uri("/runner/v1/state/web")
+        .header("authorization", format!("Bearer {token}"))
+        .header("state-version", serde_json::to_string(upload).unwrap());
+    world.send(request.body(body).unwrap()).await
+}
+
+async fn put(world: &World, token: &str, upload: &StateUpload, content: &str) -> TestResponse {
+    put_bytes(world, token, upload, Body::from(content.to_owned())).await
+}
+
+async fn get(world: &World, token: &str, path: &str) -> TestResponse {
+    world.call(Method::GET, path, token, &json!({})).await
+}
+
+async fn newest(world: &World, install: InstallId) -> Option<StateHead> {
+    let of = Of { install, component: "web" };
+    state_versions::newest(&world.app.pool, of).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_running_job_stores_and_reads_versions_in_order() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let path = "/runner/v1/state/web";
+    assert_eq!(get(&world, &held.token, path).await.status, 204);
+    for (serial, content) in [(1, "one"), (2, "two"), (2, "two"), (5, "five")] {
+        let upload = by_job(head(held.fence, serial, content));
+        let stored = put(&world, &held.token, &upload, content).await.ok();
+        assert_eq!(stored["serial"], serial);
+    }
+    let read = get(&world, &held.token, path).await;
+    assert_eq!((read.status.as_u16(), &read.bytes[..]), (200, &b"five"[..]));
+    let read: StateHead =
+        serde_json::from_str(read.headers["state-version"].to_str().unwrap()).unwrap();
+    assert_eq!(read, head(held.fence, 5, "five"));
+    let older = get(&world, &held.token, &format!("{path}?lineage=l&serial=2")).await;
+    assert_eq!(&older.bytes[..], b"two");
+    let absent = get(&world, &agent.token, &format!("{path}?lineage=l&serial=3")).await;
+    assert_eq!(absent.status, 204);
+    get(&world, &held.token, &format!("{path}?lineage=l")).await.rejected(400, "bad_request");
+    // The same serial with other content, an older serial and another lineage are conflicts.
+    let mut other = head(held.fence, 9, "nine");
+    other.lineage = "m".into();
+    let conflicts = [
+        (head(held.fence, 5, "other"), "another state with serial 5"),
+        (head(held.fence, 4, "four"), "later serial 5"),
+        (other, "has lineage l and is not empty"),
+    ];
+    for (head, why) in conflicts {
+        let conflict = put(&world, &held.token, &by_job(head), "x").await;
+        let detail = conflict.rejected(409, "state_conflict")["detail"].to_string();
+        assert!(detail.contains(why), "{detail}");
+    }
+    assert_eq!(newest(&world, install).await.unwrap().serial, 5);
+}
+
+#[tokio::test]
+async fn a_caller_that_has_the_newest_state_gets_no_body() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    for (known, status) in [("one", 304), ("two", 200)] {
+        let request = Request::get("/runner/v1/state/web")
+            .header("authorization", format!("Bearer {}", held.token))
+            .header("if-none-match", format!("\"{}\"", digest(known)));
+        let response = world.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status.as_u16(), status);
+        assert_eq!(response.bytes.is_empty(), status == 304);
+        assert!(response.headers.contains_key("state-version"));
+    }
+}
+
+#[tokio::test]
+async fn a_job_of_a_former_claim_or_of_another_component_cannot_store() {
+    let (world, agent, install) = world().await;
+    let former = run(&world, &agent, install, "web").await;
+    put(&world, &former.token, &by_job(head(former.fence, 1, "one")), "one").await.ok();
+    let other = run(&world, &agent, install, "db").await;
+    let upload = by_job(head(other.fence, 2, "two"));
+    put(&world, &other.token, &upload, "two").await.rejected(403, "forbidden");
+    get(&world, &other.token, "/runner/v1/state/web").await.rejected(403, "forbidden");
+    // The token names the fence.
+    let upload = by_job(head(other.fence, 2, "two"));
+    put(&world, &former.token, &upload, "two").await.rejected(412, "fenced");
+    end(&world, &former).await;
+    let upload = by_job(head(former.fence, 2, "two"));
+    put(&world, &former.token, &upload, "two").await.rejected(412, "fenced");
+    get(&world, &former.token, "/runner/v1/state/web").await.rejected(412, "fenced");
+    assert_eq!(newest(&world, install).await.unwrap().serial, 1);
+}
+
+#[tokio::test]
+async fn the_runner_uploads_late_until_a_later_execution_has_stored() {
+    let (world, agent, install) = world().await;
+    let former = run(&world, &agent, install, "web").await;
+    end(&world, &former).await;
+    let written_by = Some((former.job, former.execution.parse().unwrap()));
+    let late =
+        |serial, content| StateUpload { written_by, ..by_job(head(former.fence, serial, content)) };
+    put(&world, &agent.token, &late(1, "one"), "one").await.ok();
+    put(&world, &agent.token, &late(1, "one"), "one").await.ok();
+    let mut wrong = late(2, "two");
+    wrong.head.fence.position += 1;
+    put(&world, &agent.token, &wrong, "two").await.rejected(412, "fenced");
+    let later = run(&world, &agent, install, "web").await;
+    put(&world, &later.token, &by_job(head(later.fence, 2, "new")), "new").await.ok();
+    let rejection = put(&world, &agent.token, &late(3, "three"), "three").await;
+    let rejection = rejection.rejected(412, "fenced");
+    assert!(rejection["detail"].as_str().unwrap().contains("a later execution has stored"));
+    assert_eq!(newest(&world, install).await.unwrap(), head(later.fence, 2, "new"));
+}
+
+#[tokio::test]
+async fn a_runner_of_another_install_neither_reads_nor_stores() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    let (mut stranger, own) = world.agent().await;
+    world.open(&mut stranger, "k", json!([])).await;
+    assert_eq!(get(&world, &stranger.token, "/runner/v1/state/web").await.status, 204);
+    let written_by = Some((held.job, held.execution.parse().unwrap()));
+    let foreign = StateUpload { written_by, ..by_job(head(held.fence, 2, "two")) };
+    put(&world, &stranger.token, &foreign, "two").await.rejected(403, "forbidden");
+    // A runner names the execution or the decision of a user, and a job neither.
+    let upload = by_job(head(held.fence, 2, "two"));
+    put(&world, &agent.token, &upload, "two").await.rejected(400, "bad_request");
+    let decided = StateUpload { is_decided: true, ..upload };
+    put(&world, &held.token, &decided, "two").await.rejected(400, "bad_request");
+    put(&world, &stranger.token, &decided, "two").await.ok();
+    assert_eq!(newest(&world, install).await.unwrap().serial, 1);
+    assert_eq!(newest(&world, own).await.unwrap().serial, 2);
+}
+
+#[tokio::test]
+async fn a_decision_on_the_host_stores_another_lineage() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 7, "one")), "one").await.ok();
+    let mut other = head(held.fence, 1, "restored");
+    other.lineage = "m".into();
+    let decided = StateUpload { is_decided: true, ..by_job(other.clone()) };
+    let mut elsewhere = decided.clone();
+    elsewhere.head.fence.position += 1;
+    put(&world, &agent.token, &elsewhere, "restored").await.rejected(412, "fenced");
+    put(&world, &agent.token, &decided, "restored").await.ok();
+    assert_eq!(newest(&world, install).await, Some(other));
+}
+
+#[tokio::test]
+async fn ten_versions_and_those_that_the_log_names_are_kept() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+    let (name, state) = ("web".to_owned(), head(held.fence, 2, "v2").version());
+    let record = InstallCommand::RecordState { name, run, step, state };
+    for serial in 1..=15 {
+        if serial == 3 {
+            // Given a version that the log names.
+            let (call, record) = (&World::system(), record.clone());
+            let done = world.app.engine.transact(call, move |unit| {
+                Box::pin(unit.handle::<Install>(install, record.clone()))
+            });
+            done.await.unwrap();
+        }
+        let content = format!("v{serial}");
+        let upload = by_job(head(held.fence, serial, &content));
+        put(&world, &held.token, &upload, &content).await.ok();
+    }
+    let kept = "select serial from state_version order by number";
+    let kept: Vec<i64> = sqlx::query_scalar(kept).fetch_all(&world.app.pool).await.unwrap();
+    assert_eq!(kept, [2].into_iter().chain(6..=15).collect::<Vec<i64>>());
+}
+
+#[tokio::test]
+async fn a_state_of_exactly_the_maximum_size_is_stored() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let most = usize::try_from(STATE_CIPHERTEXT_BYTES).unwrap();
+    let upload = by_job(head(held.fence, 1, "large"));
+    let too_large = Body::from(vec![7_u8; most + 1]);
+    put_bytes(&world, &held.token, &upload, too_large).await.rejected(413, "too_large");
+    // The length of a streamed body is known only at its end.
+    let parts = (0..=most / (1 << 20)).map(|_| Ok::<_, std::io::Error>(vec![7_u8; 1 << 20]));
+    let streamed = Body::from_stream(futures::stream::iter(parts));
+    put_bytes(&world, &held.token, &upload, streamed).await.rejected(413, "too_large");
+    put_bytes(&world, &held.token, &upload, Body::from(vec![7_u8; most])).await.ok();
+    let size = "select octet_length(ciphertext)::int8 from state_version";
+    let size: i64 = sqlx::query_scalar(size).fetch_one(&world.app.pool).await.unwrap();
+    assert_eq!(size.unsigned_abs(), STATE_CIPHERTEXT_BYTES);
+}
+
+#[tokio::test]
+async fn an_incomplete_upload_and_an_unreadable_version_store_nothing() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let upload = by_job(head(held.fence, 1, "one"));
+    let cut = futures::stream::iter([Ok(vec![1_u8]), Err(std::io::Error::other("cut"))]);
+    let response = put_bytes(&world, &held.token, &upload, Body::from_stream(cut)).await;
+    response.rejected(400, "bad_request");
+    let mut invalid = upload.clone();
+    invalid.head.digest = "sha256:00".into();
+    put(&world, &held.token, &invalid, "one").await.rejected(400, "bad_request");
+    assert_eq!(newest(&world, install).await, None);
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_read_is_an_error_and_never_absent() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    // Given rows that this server cannot read.
+    let broken = "alter table state_version alter column serial type text";
+    sqlx::query(broken).execute(&world.app.pool).await.unwrap();
+    get(&world, &held.token, "/runner/v1/state/web").await.rejected(500, "internal");
+}
+
+#[tokio::test]
+async fn an_erased_install_stores_no_state() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    let (id, now) = (install.to_string(), world.app.now());
+    sqlx::query(
+        "insert into subject_key (subject, created_at, shredded_at) values ($1, $2, $2) \
+         on conflict (subject) do update set wrapped = null, shredded_at = $2",
+    )
+    .bind(&id)
+    .bind(now)
+    .execute(&world.app.pool)
+    .await
+    .unwrap();
+    let upload = by_job(head(held.fence, 2, "two"));
+    put(&world, &held.token, &upload, "two").await.rejected(412, "fenced");
+    let ids = [id];
+    assert_eq!(state_versions::not_erased(&world.app.pool, &ids).await.unwrap(), 1);
+    state_versions::erase(&world.app.pool, &ids).await.unwrap();
+    assert_eq!(newest(&world, install).await, None);
+}
+
+#[tokio::test]
+async fn concurrent_uploads_of_a_component_are_ordered() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let sent = (1..=4).map(|serial| {
+        let (world, held) = (&world, &held);
+        async move {
+            let content = format!("v{serial}");
+            let upload = by_job(head(held.fence, serial, &content));
+            put(world, &held.token, &upload, &content).await.status.as_u16()
+        }
+    });
+    let statuses = futures::future::join_all(sent).await;
+    assert!(statuses.iter().all(|status| [200, 409, 503].contains(status)), "{statuses:?}");
+    let serials = "select serial from state_version order by number";
+    let serials: Vec<i64> = sqlx::query_scalar(serials).fetch_all(&world.app.pool).await.unwrap();
+    assert!(!serials.is_empty() && serials.is_sorted(), "{serials:?}");
+}

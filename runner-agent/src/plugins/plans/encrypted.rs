@@ -1,0 +1,98 @@
+//! Encryption of a waiting plan file with the keys of its component.
+//!
+//! A job without keys stores the file in clear: only a plugin that the tests start has none.
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use domain::{digest::Digest, ids::JobId};
+use oci_layout::{sha256, sha256_file};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{
+    super::{
+        contract::PluginError,
+        plugin::{IoContext, Work},
+        work::write_private,
+    },
+    copy_private,
+};
+use crate::{data, state::Cipher};
+
+const PLAN: &str = "plan";
+const ENCRYPTED: &str = "encrypted";
+/// Decrypted plan file in the work directory of the apply.
+const APPROVED: &str = "approved-plan";
+
+/// What a decryption must expect.
+#[derive(Serialize, Deserialize)]
+struct Encrypted {
+    job: JobId,
+    file: Digest,
+}
+
+/// Stores a plan file in `dir`, and returns the digest of the file.
+pub(super) fn store(work: &Work<'_>, from: &Path, dir: &Path) -> Result<Digest, PluginError> {
+    let to = dir.join(PLAN);
+    let Some(cipher) = cipher(work) else { return copy_private(from, &to) };
+    // The copy checks that the plugin wrote a regular file. It stays in the work directory.
+    let copy = work.job.work_dir.join(".stored-plan");
+    let file = copy_private(from, &copy)?;
+    let context = || "cannot encrypt a plan".to_owned();
+    let plan = Zeroizing::new(fs::read(&copy).doing(context)?);
+    let removed = data::remove(&copy);
+    let job = work.job.job;
+    let ciphertext = cipher.encrypt_plan(job, &file, &plan).doing(context)?;
+    removed.doing(context)?;
+    write_private(&to, &ciphertext)?;
+    let expected = serde_json::to_vec(&Encrypted { job, file: file.clone() });
+    write_private(&dir.join(ENCRYPTED), &expected.map_err(io::Error::from).doing(context)?)?;
+    Ok(file)
+}
+
+/// Keys of the component. A sync of an image has no state, but it reads the plan.
+fn cipher(work: &Work<'_>) -> Option<Cipher> {
+    work.job.state.as_ref().and_then(|state| state.keys.component(work.name))
+}
+
+fn expected(dir: &Path) -> io::Result<Option<Encrypted>> {
+    data::read_json(&dir.join(ENCRYPTED))
+}
+
+/// Returns the digest of the plan file as it was recorded.
+pub(super) fn recorded_digest(dir: &Path) -> io::Result<Digest> {
+    match expected(dir)? {
+        Some(expected) => Ok(expected.file),
+        None => sha256_file(&dir.join(PLAN)),
+    }
+}
+
+/// Returns the digest of the plan file, which is complete and unchanged.
+pub(super) fn digest(work: &Work<'_>, dir: &Path) -> io::Result<Digest> {
+    match expected(dir)? {
+        Some(expected) => Ok(sha256(&decrypt(work, dir, &expected)?)),
+        None => sha256_file(&dir.join(PLAN)),
+    }
+}
+
+/// Returns the path of the plan file in clear, with its digest.
+pub(super) fn read(work: &Work<'_>, dir: &Path) -> io::Result<(PathBuf, Digest)> {
+    let Some(expected) = expected(dir)? else {
+        let path = dir.join(PLAN);
+        let digest = sha256_file(&path)?;
+        return Ok((path, digest));
+    };
+    let plan = decrypt(work, dir, &expected)?;
+    let path = work.job.work_dir.join(APPROVED);
+    data::replace(&path, &plan)?;
+    Ok((path, sha256(&plan)))
+}
+
+fn decrypt(work: &Work<'_>, dir: &Path, expected: &Encrypted) -> io::Result<Zeroizing<Vec<u8>>> {
+    let ciphertext = fs::read(dir.join(PLAN))?;
+    let cipher = cipher(work);
+    let cipher = cipher.ok_or_else(|| io::Error::other("this job has no keys for its plan"))?;
+    cipher.decrypt_plan(expected.job, &expected.file, &ciphertext).map_err(io::Error::other)
+}

@@ -1,0 +1,266 @@
+//! HTTP backend of Terraform on a loopback port, for one job.
+//!
+//! | request | response |
+//! |---|---|
+//! | GET | 200 with the state, 204 without one |
+//! | POST `?ID=` | 200; 409 if another state is newer; 413 above 100 MiB; 423 without the lock |
+//! | LOCK | 200; 423 with the owner |
+//! | UNLOCK | 200; 409 with the owner, if the caller is not the owner |
+//!
+//! A read that fails is never 404 or 204: Terraform would plan without a state.
+use std::{
+    convert::Infallible,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::{
+    Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION, server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use rand::RngCore as _;
+use schemas::runner::STATE_BYTES;
+use serde::Deserialize;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+use super::session::{Session, WriteError};
+use crate::tasks;
+
+const USER: &str = "stead";
+/// Maximum number of concurrent connections of the job.
+const CONNECTIONS: usize = 32;
+/// Largest lock in bytes.
+const LOCK_BYTES: usize = 64 << 10;
+
+/// Backend that serves one job until it is dropped.
+pub struct Backend {
+    env: Vec<(String, String)>,
+    password: Zeroizing<String>,
+    stop: CancellationToken,
+}
+
+struct Serving {
+    session: Arc<Session>,
+    path: String,
+    authorization: String,
+    lock: Mutex<Option<Lock>>,
+}
+
+struct Lock {
+    id: String,
+    /// Body of the lock, which names its owner.
+    owner: Bytes,
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Backend {
+    /// Starts a backend on this port, with a random path and password.
+    pub fn start(session: Arc<Session>, port: &std::net::TcpListener) -> io::Result<Self> {
+        let port = port.try_clone()?;
+        port.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(port)?;
+        let (path, password) = (format!("/{}", random()), Zeroizing::new(random()));
+        let url = format!("http://{}{path}", listener.local_addr()?);
+        let credentials = Zeroizing::new(format!("{USER}:{}", *password));
+        let authorization = format!("Basic {}", STANDARD.encode(credentials.as_bytes()));
+        let lock = Mutex::new(None);
+        let serving = Arc::new(Serving { session, path, authorization, lock });
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tasks::detach("state backend", async move {
+            let permits = Arc::new(Semaphore::new(CONNECTIONS));
+            stopped.run_until_cancelled(accept(&listener, &serving, &permits, &stopped)).await;
+        });
+        let env = [
+            ("TF_HTTP_ADDRESS", url.clone()),
+            ("TF_HTTP_LOCK_ADDRESS", url.clone()),
+            ("TF_HTTP_UNLOCK_ADDRESS", url),
+            ("TF_HTTP_UPDATE_METHOD", "POST".into()),
+            ("TF_HTTP_LOCK_METHOD", "LOCK".into()),
+            ("TF_HTTP_UNLOCK_METHOD", "UNLOCK".into()),
+            ("TF_HTTP_USERNAME", USER.into()),
+            ("TF_HTTP_PASSWORD", password.to_string()),
+            // A repetition would not help: the backend waits itself.
+            ("TF_HTTP_RETRY_MAX", "0".into()),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value)).into();
+        Ok(Backend { env, password, stop })
+    }
+
+    /// Returns the settings of Terraform. Settings in files would end up in saved plans, which
+    /// another job applies with another backend.
+    pub fn env(&self) -> impl Iterator<Item = (String, String)> {
+        self.env.iter().cloned()
+    }
+
+    /// Returns the password, to redact it.
+    pub fn password(&self) -> &Zeroizing<String> {
+        &self.password
+    }
+}
+
+fn random() -> String {
+    let mut bytes = [0; 16];
+    rand::thread_rng().fill_bytes(&mut bytes);
+    hex::encode(bytes)
+}
+
+async fn accept(
+    listener: &TcpListener,
+    serving: &Arc<Serving>,
+    permits: &Arc<Semaphore>,
+    stopped: &CancellationToken,
+) {
+    loop {
+        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // No free file descriptor.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            continue;
+        };
+        let (serving, stopped) = (Arc::clone(serving), stopped.clone());
+        tasks::detach("state connection", async move {
+            let service = service_fn(|request| {
+                let serving = Arc::clone(&serving);
+                async move { Ok::<_, Infallible>(serving.respond(request).await) }
+            });
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // A broken connection concerns only its client.
+            let _ended = stopped.run_until_cancelled(connection).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Serving {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+        // Equal digests mean equal bytes, and take the same time to compare.
+        let is_authorized = authorization.is_some_and(|given| {
+            proof::sha256(given) == proof::sha256(self.authorization.as_bytes())
+        });
+        if !is_authorized {
+            return response(StatusCode::UNAUTHORIZED, "");
+        }
+        if request.uri().path() != self.path {
+            return response(StatusCode::FORBIDDEN, "");
+        }
+        match request.method().as_str() {
+            "GET" => match self.session.read().await {
+                Some(state) => response(StatusCode::OK, state),
+                None => response(StatusCode::NO_CONTENT, ""),
+            },
+            "POST" => self.post(request).await,
+            "LOCK" => self.lock(request).await,
+            "UNLOCK" => self.unlock(request).await,
+            _ => response(StatusCode::METHOD_NOT_ALLOWED, ""),
+        }
+    }
+
+    async fn post(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let id = request.uri().query().and_then(|query| query.strip_prefix("ID="));
+        if let Some(rejection) = self.not_owner(id) {
+            return rejection;
+        }
+        let most = usize::try_from(STATE_BYTES).unwrap_or(usize::MAX);
+        let state = match body(request, most).await {
+            Ok(bytes) => Zeroizing::new(Vec::from(bytes)),
+            Err(status) => return response(status, "cannot read the body"),
+        };
+        match self.session.write(state).await {
+            Ok(()) => response(StatusCode::OK, ""),
+            Err(error) => {
+                let status = match error {
+                    WriteError::Invalid(_) => StatusCode::BAD_REQUEST,
+                    WriteError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                    WriteError::Conflict(_) => StatusCode::CONFLICT,
+                    WriteError::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                self.session.line(&format!("the state was not stored: {error}"));
+                response(status, error.to_string())
+            }
+        }
+    }
+
+    /// Returns a rejection if the caller does not hold the lock.
+    fn not_owner(&self, id: Option<&str>) -> Option<Response<Full<Bytes>>> {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        match lock.as_ref() {
+            Some(lock) if id == Some(lock.id.as_str()) => None,
+            Some(lock) => Some(response(StatusCode::LOCKED, lock.owner.clone())),
+            None => Some(response(StatusCode::LOCKED, "lock the state first")),
+        }
+    }
+
+    async fn lock(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let owner = match body(request, LOCK_BYTES).await {
+            Ok(owner) => owner,
+            Err(status) => return response(status, "cannot read the body"),
+        };
+        let Some(id) = lock_id(&owner) else {
+            return response(StatusCode::BAD_REQUEST, "the lock has no ID");
+        };
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        match lock.as_ref() {
+            // A repeated request, whose response was lost.
+            Some(lock) if lock.id == id => response(StatusCode::OK, ""),
+            Some(lock) => response(StatusCode::LOCKED, lock.owner.clone()),
+            None => {
+                *lock = Some(Lock { id, owner });
+                response(StatusCode::OK, "")
+            }
+        }
+    }
+
+    async fn unlock(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let id = match body(request, LOCK_BYTES).await {
+            Ok(owner) => lock_id(&owner),
+            Err(status) => return response(status, "cannot read the body"),
+        };
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        match lock.as_ref() {
+            Some(held) if Some(&held.id) != id.as_ref() => {
+                response(StatusCode::CONFLICT, held.owner.clone())
+            }
+            Some(_) | None => {
+                *lock = None;
+                response(StatusCode::OK, "")
+            }
+        }
+    }
+}
+
+fn lock_id(owner: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Owner {
+        #[serde(rename = "ID")]
+        id: String,
+    }
+    let owner: Owner = serde_json::from_slice(owner).ok()?;
+    (!owner.id.is_empty()).then_some(owner.id)
+}
+
+async fn body(request: Request<Incoming>, most: usize) -> Result<Bytes, StatusCode> {
+    match Limited::new(request.into_body(), most).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
+    }
+}
+
+fn response(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,217 @@
+//! Tests of the HTTP backend that serves the state to Terraform: locks, limits, and a server that
+//! rejects a state or does not respond.
+
+use std::{fs, io, sync::Arc, time::Duration};
+
+use domain::ids::{ExecutionId, InstallId, JobId};
+use install_keys::{InstallKeys, Seed};
+use reqwest::{Method, StatusCode};
+use runner_agent::{
+    plugins::{Background, Cancel},
+    state::{Access, Backend, KnownState, Remote, Session, StateKeys, StateStore},
+};
+use schemas::{
+    manifest::Fence,
+    runner::{STATE_BYTES, StateHead},
+};
+use tempfile::TempDir;
+use ulid::Ulid;
+use zeroize::Zeroizing;
+
+use super::state_server::{self, Uploads};
+
+#[derive(Debug)]
+struct Quiet;
+
+impl Background for Quiet {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
+    fn state(&self, _: &str, _: &StateHead) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Fixture {
+    _dir: TempDir,
+    store: StateStore,
+    cancel: Cancel,
+    backend: Backend,
+    http: reqwest::Client,
+}
+
+fn setting(backend: &Backend, name: &str) -> String {
+    backend.env().find(|(key, _)| key == name).unwrap().1
+}
+
+impl Fixture {
+    async fn new(uploads: Uploads) -> Fixture {
+        // Only the first call of a process succeeds. All tests use the same provider.
+        let _first = rustls::crypto::ring::default_provider().install_default();
+        let (dir, http) = (tempfile::tempdir().unwrap(), reqwest::Client::new());
+        let keys = InstallKeys::new(&Seed::from_bytes(&[7; 32]), 1);
+        let keys = StateKeys::derive(&keys, "log", InstallId(Ulid::nil()), ["web"]);
+        let cipher = keys.component("web");
+        let store = StateStore::new(dir.path(), "web").with_cipher(cipher.clone());
+        fs::create_dir(store.dir()).unwrap();
+        let cancel = Cancel::default();
+        let access = Access {
+            cipher: cipher.unwrap(),
+            fence: Fence { epoch: 1, position: 7 },
+            written_by: (JobId(Ulid::nil()), ExecutionId(Ulid::nil())),
+            remote: Remote::new(http.clone(), &state_server::start(uploads), "token", "web"),
+            background: Arc::new(Quiet),
+            cancel: cancel.clone(),
+        };
+        let known = KnownState::default();
+        let session = Session::open(store.clone(), access, &known, || Ok(())).await.unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let backend = Backend::start(Arc::new(session), &port).unwrap();
+        Fixture { _dir: dir, store, cancel, backend, http }
+    }
+
+    fn request(&self, method: &str, query: &str, body: Vec<u8>) -> reqwest::RequestBuilder {
+        let url = format!("{}{query}", setting(&self.backend, "TF_HTTP_ADDRESS"));
+        let password = self.backend.password().as_str();
+        let request = self.http.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
+        request.basic_auth("stead", Some(password)).body(body)
+    }
+
+    async fn call(&self, method: &str, query: &str, body: impl Into<Vec<u8>>) -> (u16, String) {
+        let response = self.request(method, query, body.into()).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    async fn lock(&self, id: &str) -> (u16, String) {
+        self.call("LOCK", "", owner(id)).await
+    }
+
+    async fn post(&self, state: impl Into<Vec<u8>>) -> u16 {
+        self.call("POST", "?ID=a", state).await.0
+    }
+
+    async fn get(&self) -> (u16, String) {
+        self.call("GET", "", "").await
+    }
+
+    fn pending(&self) -> Option<u64> {
+        self.store.pending().unwrap().map(|upload| upload.head.serial)
+    }
+}
+
+fn owner(id: &str) -> String {
+    format!(r#"{{"ID":"{id}","Who":"owner of {id}"}}"#)
+}
+
+fn state(serial: u64) -> String {
+    format!(r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[]}}"#)
+}
+
+#[tokio::test]
+async fn the_lock_has_one_owner() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    assert_eq!(fixture.get().await, (204, String::new()));
+    assert_eq!(fixture.post(state(1)).await, 423, "nobody has the lock");
+    assert_eq!(fixture.lock("a").await.0, 200);
+    assert_eq!(fixture.lock("a").await.0, 200, "the response was lost");
+    assert_eq!(fixture.lock("b").await, (423, owner("a")));
+    assert_eq!(fixture.call("POST", "?ID=b", state(1)).await, (423, owner("a")));
+    assert_eq!(fixture.call("UNLOCK", "", owner("b")).await, (409, owner("a")));
+    assert_eq!(fixture.call("UNLOCK", "", "").await, (409, owner("a")));
+    assert_eq!(fixture.call("LOCK", "", "{}").await.0, 400);
+    assert_eq!(fixture.post(state(1)).await, 200);
+    assert_eq!(fixture.get().await, (200, state(1)));
+    assert_eq!(fixture.call("UNLOCK", "", owner("a")).await.0, 200);
+    assert_eq!(fixture.lock("b").await.0, 200);
+}
+
+#[tokio::test]
+async fn only_the_job_reaches_its_backend() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    let url = setting(&fixture.backend, "TF_HTTP_ADDRESS");
+    let wrong = fixture.http.get(&url).basic_auth("stead", Some("wrong")).send().await.unwrap();
+    let anonymous = fixture.http.get(&url).send().await.unwrap();
+    let other = fixture.request("GET", "x", vec![]).send().await.unwrap();
+    let statuses = [wrong, anonymous, other].map(|response| response.status().as_u16());
+    assert_eq!(statuses, [401, 401, 403]);
+    assert_eq!(fixture.call("DELETE", "", "").await.0, 405);
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    // It ends with the job.
+    drop(fixture.backend);
+    let mut is_gone = false;
+    for _ in 0..100 {
+        is_gone |= fixture.http.get(&url).send().await.is_err();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(is_gone);
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_state_or_too_large_changes_nothing() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    fixture.lock("a").await;
+    assert_eq!(fixture.post(state(1)).await, 200);
+    for invalid in ["", "{}", "[1]", r#"{"serial":2}"#, r#"{"serial":2,"lineage":"a b"}"#] {
+        assert_eq!(fixture.post(invalid).await, 400, "{invalid}");
+    }
+    let of_size = |size: u64| {
+        let (start, end) = (r#"{"serial":2,"lineage":"l","outputs":{},"x":""#, r#""}"#);
+        let padding = usize::try_from(size).unwrap() - start.len() - end.len();
+        format!("{start}{}{end}", "x".repeat(padding))
+    };
+    assert_eq!(fixture.post(of_size(STATE_BYTES + 1)).await, 413);
+    assert_eq!(fixture.get().await, (200, state(1)));
+    assert_eq!(fixture.post(of_size(STATE_BYTES)).await, 200);
+    assert_eq!(fixture.get().await.1.len() as u64, STATE_BYTES);
+    assert_eq!(fixture.pending(), None);
+}
+
+#[tokio::test]
+async fn a_rejected_state_is_neither_acknowledged_nor_kept() {
+    let fixture = Fixture::new(Uploads::Reject).await;
+    fixture.lock("a").await;
+    let (status, why) = fixture.call("POST", "?ID=a", state(1)).await;
+    assert_eq!(status, 409);
+    assert!(why.contains("another host has written"), "{why}");
+    assert_eq!(fixture.get().await.0, 204);
+    assert!(fixture.store.stored().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_state_without_a_response_is_acknowledged_from_the_disk() {
+    let fixture = Fixture::new(Uploads::Lose).await;
+    fixture.lock("a").await;
+    for serial in [1, 2] {
+        assert_eq!(fixture.post(state(serial)).await, 200);
+        assert_eq!(fixture.pending(), Some(serial));
+    }
+    let state_on_disk = fixture.store.read().unwrap().unwrap();
+    assert_eq!(*state_on_disk, state(2).into_bytes());
+}
+
+#[tokio::test]
+async fn without_disk_and_server_a_write_waits_until_the_job_is_stopped() {
+    let fixture = Fixture::new(Uploads::Lose).await;
+    fixture.lock("a").await;
+    // Given a directory in place of the file that would be written.
+    fs::create_dir(fixture.store.dir().join("state.encrypted.next")).unwrap();
+    let post = fixture.request("POST", "?ID=a", state(1).into()).send();
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        fixture.cancel.requested.cancel();
+    };
+    let (response, ()) = tokio::join!(post, stop);
+    let response = response.unwrap();
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let why = response.text().await.unwrap();
+    assert!(why.contains("this host cannot store it"), "{why}");
+    assert_eq!(fixture.get().await.0, 204);
+}
+
+#[tokio::test]
+async fn without_disk_the_server_alone_stores_the_state() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    fixture.lock("a").await;
+    fs::create_dir(fixture.store.dir().join("state.encrypted.next")).unwrap();
+    assert_eq!(fixture.post(state(1)).await, 200);
+    assert_eq!(fixture.get().await, (200, state(1)));
+}
