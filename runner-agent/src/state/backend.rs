@@ -8,20 +8,26 @@
 //! | UNLOCK | 200; 409 with the owner, if the caller is not the owner |
 //!
 //! A read that fails is never 404 or 204: Terraform would plan without a state.
+//!
+//! Every process of the host can open connections to the port. Those without an authenticated
+//! request are limited in number and time, and take no capacity from the job.
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
-    Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION, server::conn::http1,
-    service::service_fn,
+    HeaderMap, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION,
+    server::conn::http1, service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use md5::{Digest as _, Md5};
 use rand::RngCore as _;
 use schemas::runner::STATE_BYTES;
 use serde::Deserialize;
@@ -33,8 +39,13 @@ use super::session::{Session, WriteError};
 use crate::tasks;
 
 const USER: &str = "stead";
-/// Maximum number of concurrent connections of the job.
-const CONNECTIONS: usize = 32;
+/// Maximum number of concurrent requests of the job.
+const REQUESTS: usize = 32;
+/// Maximum number of connections without an authenticated request. The next one replaces the
+/// oldest.
+const ANONYMOUS: usize = 64;
+/// Time for the head of the request of a connection.
+const HEAD: Duration = Duration::from_secs(5);
 /// Largest lock in bytes.
 const LOCK_BYTES: usize = 64 << 10;
 
@@ -50,6 +61,28 @@ struct Serving {
     path: String,
     authorization: String,
     lock: Mutex<Option<Lock>>,
+    requests: Semaphore,
+}
+
+/// Connection that is closed if there are too many without an authenticated request.
+struct Connection(Mutex<Option<CancellationToken>>);
+
+impl Connection {
+    /// Keeps the connection open. Returns false if it was closed before.
+    fn authenticate(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Closes the connection, unless it has authenticated.
+    fn close(&self) {
+        if let Some(close) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            close.cancel();
+        }
+    }
 }
 
 struct Lock {
@@ -74,13 +107,12 @@ impl Backend {
         let url = format!("http://{}{path}", listener.local_addr()?);
         let credentials = Zeroizing::new(format!("{USER}:{}", *password));
         let authorization = format!("Basic {}", STANDARD.encode(credentials.as_bytes()));
-        let lock = Mutex::new(None);
-        let serving = Arc::new(Serving { session, path, authorization, lock });
+        let (lock, requests) = (Mutex::new(None), Semaphore::new(REQUESTS));
+        let serving = Arc::new(Serving { session, path, authorization, lock, requests });
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tasks::detach("state backend", async move {
-            let permits = Arc::new(Semaphore::new(CONNECTIONS));
-            stopped.run_until_cancelled(accept(&listener, &serving, &permits, &stopped)).await;
+            stopped.run_until_cancelled(accept(&listener, &serving, &stopped)).await;
         });
         let env = [
             ("TF_HTTP_ADDRESS", url.clone()),
@@ -116,35 +148,48 @@ fn random() -> String {
     hex::encode(bytes)
 }
 
-async fn accept(
-    listener: &TcpListener,
-    serving: &Arc<Serving>,
-    permits: &Arc<Semaphore>,
-    stopped: &CancellationToken,
-) {
+async fn accept(listener: &TcpListener, serving: &Arc<Serving>, stopped: &CancellationToken) {
+    let mut anonymous: VecDeque<Weak<Connection>> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // No free file descriptor.
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (serving, stopped) = (Arc::clone(serving), stopped.clone());
+        anonymous.retain(|open| open.upgrade().is_some_and(|open| open.is_anonymous()));
+        if anonymous.len() >= ANONYMOUS
+            && let Some(oldest) = anonymous.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            oldest.close();
+        }
+        let close = stopped.child_token();
+        let connection = Arc::new(Connection(Mutex::new(Some(close.clone()))));
+        anonymous.push_back(Arc::downgrade(&connection));
+        let serving = Arc::clone(serving);
         tasks::detach("state connection", async move {
             let service = service_fn(|request| {
-                let serving = Arc::clone(&serving);
-                async move { Ok::<_, Infallible>(serving.respond(request).await) }
+                let (serving, connection) = (Arc::clone(&serving), Arc::clone(&connection));
+                async move { Ok::<_, Infallible>(serving.respond(&connection, request).await) }
             });
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // One request per connection: otherwise a client could send a state on a connection
+            // that is being closed.
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .serve_connection(TokioIo::new(stream), service);
             // A broken connection concerns only its client.
-            let _ended = stopped.run_until_cancelled(connection).await;
-            drop(permit);
+            let _ended = close.run_until_cancelled(connection).await;
         });
     }
 }
 
 impl Serving {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(
+        &self,
+        connection: &Connection,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
         let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
         // Equal digests mean equal bytes, and take the same time to compare.
         let is_authorized = authorization.is_some_and(|given| {
@@ -153,6 +198,10 @@ impl Serving {
         if !is_authorized {
             return response(StatusCode::UNAUTHORIZED, "");
         }
+        if !connection.authenticate() {
+            return response(StatusCode::SERVICE_UNAVAILABLE, "");
+        }
+        let _permit = self.requests.acquire().await;
         if request.uri().path() != self.path {
             return response(StatusCode::FORBIDDEN, "");
         }
@@ -176,7 +225,7 @@ impl Serving {
         let most = usize::try_from(STATE_BYTES).unwrap_or(usize::MAX);
         let state = match body(request, most).await {
             Ok(bytes) => Zeroizing::new(Vec::from(bytes)),
-            Err(status) => return response(status, "cannot read the body"),
+            Err(unreadable) => return unreadable,
         };
         match self.session.write(state).await {
             Ok(()) => response(StatusCode::OK, ""),
@@ -206,7 +255,7 @@ impl Serving {
     async fn lock(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let owner = match body(request, LOCK_BYTES).await {
             Ok(owner) => owner,
-            Err(status) => return response(status, "cannot read the body"),
+            Err(unreadable) => return unreadable,
         };
         let Some(id) = lock_id(&owner) else {
             return response(StatusCode::BAD_REQUEST, "the lock has no ID");
@@ -226,7 +275,7 @@ impl Serving {
     async fn unlock(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let id = match body(request, LOCK_BYTES).await {
             Ok(owner) => lock_id(&owner),
-            Err(status) => return response(status, "cannot read the body"),
+            Err(unreadable) => return unreadable,
         };
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         match lock.as_ref() {
@@ -251,12 +300,25 @@ fn lock_id(owner: &[u8]) -> Option<String> {
     (!owner.id.is_empty()).then_some(owner.id)
 }
 
-async fn body(request: Request<Incoming>, most: usize) -> Result<Bytes, StatusCode> {
-    match Limited::new(request.into_body(), most).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
-        Err(_) => Err(StatusCode::BAD_REQUEST),
+/// Reads the body, and compares it with its digest if the client sends one, as Terraform does.
+async fn body(request: Request<Incoming>, most: usize) -> Result<Bytes, Response<Full<Bytes>>> {
+    let digest = md5_of(request.headers());
+    let body = match Limited::new(request.into_body(), most).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return Err(response(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"));
+        }
+        Err(_) => return Err(response(StatusCode::BAD_REQUEST, "cannot read the body")),
+    };
+    if digest.is_some_and(|digest| digest.as_deref() != Some(Md5::digest(&body).as_slice())) {
+        return Err(response(StatusCode::BAD_REQUEST, "the body differs from its Content-MD5"));
     }
+    Ok(body)
+}
+
+/// Returns the digest in the header `Content-MD5`, which is `None` within `Some` if it is invalid.
+fn md5_of(headers: &HeaderMap) -> Option<Option<Vec<u8>>> {
+    headers.get("content-md5").map(|value| STANDARD.decode(value).ok())
 }
 
 fn response(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

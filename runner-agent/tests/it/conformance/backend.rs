@@ -1,7 +1,13 @@
 //! Tests of the HTTP backend that serves the state to Terraform: locks, limits, and a server that
 //! rejects a state or does not respond.
 
-use std::{fs, io, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
 
 use domain::ids::{ExecutionId, InstallId, JobId};
 use install_keys::{InstallKeys, Seed};
@@ -143,6 +149,54 @@ async fn only_the_job_reaches_its_backend() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(is_gone);
+}
+
+#[tokio::test]
+async fn idle_connections_of_other_processes_do_not_hold_up_the_job() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    let url = setting(&fixture.backend, "TF_HTTP_ADDRESS");
+    let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    // Given connections without a request, and some whose request has no password and never ends.
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for number in 0..140 {
+        let mut connection = TcpStream::connect(&address).unwrap();
+        if number % 2 == 0 {
+            let head = format!("POST /{number} HTTP/1.1\r\ncontent-length: 9\r\n\r\n");
+            // The backend may have closed it.
+            let _closed = connection.write_all(head.as_bytes());
+        }
+        idle.push(connection);
+        if number == 40 {
+            assert_eq!(fixture.lock("a").await.0, 200);
+        }
+    }
+    assert_eq!(fixture.post(state(1)).await, 200);
+    assert_eq!(fixture.get().await, (200, state(1)));
+    // The newest idle connection is closed as well, when it has sent no request for some time.
+    let mut newest = idle.pop().unwrap();
+    newest.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let ended = tokio::task::spawn_blocking(move || newest.read_to_end(&mut Vec::new()));
+    ended.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_differs_from_its_digest_changes_nothing() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    fixture.lock("a").await;
+    let post = async |state: String, digest: &str| {
+        let request = fixture.request("POST", "?ID=a", state.into_bytes());
+        let response = request.header("content-md5", digest).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    // As `openssl md5 -binary | base64` prints it.
+    let digest = "1lKvhfrUogxGm/53XVKTdw==";
+    assert_eq!(post(state(1), digest).await.0, 200);
+    for digest in [digest, "", "no base64"] {
+        let (status, why) = post(state(2), digest).await;
+        assert_eq!(status, 400, "{digest:?}");
+        assert!(why.contains("Content-MD5"), "{why}");
+    }
+    assert_eq!(fixture.get().await, (200, state(1)));
 }
 
 #[tokio::test]
