@@ -56,6 +56,15 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     let ended = supervisor::run((data.clone(), keys, identity), settings).await?;
     Ok(match ended {
         ExitReason::Drained | ExitReason::Detached => ExitCode::SUCCESS,
+        ExitReason::StatesPending { components } => {
+            eprintln!(
+                "exiting: only this host has the newest state of {}, because the server did not take it; keep {} and start the \
+                 runner again when the server responds; `stead-runner state list` shows the states",
+                components.join(", "),
+                data.path("state").display()
+            );
+            ExitCode::from(5)
+        }
         ExitReason::Superseded => {
             eprintln!(
                 "exiting: another agent has opened a session with this runner's identity; run only one of the two agents"

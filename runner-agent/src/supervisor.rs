@@ -26,7 +26,7 @@ mod signals;
 mod spawn;
 mod state_upload;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use schemas::runner::ProtocolRange;
@@ -57,8 +57,11 @@ pub struct Settings {
 /// Reason why an agent exited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExitReason {
-    /// All jobs have ended and were reported.
+    /// All jobs have ended and were reported, and the server has every state.
     Drained,
+    /// All jobs have ended and were reported, but the server did not take the states of these
+    /// components.
+    StatesPending { components: Vec<String> },
     /// Jobs may still run or wait for their report, and the next agent continues them.
     Detached,
     /// Another agent uses the same identity.
@@ -128,9 +131,10 @@ pub async fn run(
         ended = poll::run(&agent) => ended?,
         never = state_upload::run(&agent) => match never {},
     };
+    let ended = with_pending_states(&agent, ended).await;
     // The server also detects the exit when the lease expires.
     let most = match ended {
-        ExitReason::Drained => Some(Duration::from_secs(5)),
+        ExitReason::Drained | ExitReason::StatesPending { .. } => Some(Duration::from_secs(5)),
         // The jobs continue, and the next agent may wait for this process to exit.
         ExitReason::Detached => Some(Duration::from_secs(1)),
         // This agent has no open session.
@@ -140,6 +144,33 @@ pub async fn run(
         let _closed = tokio::time::timeout(most, session::close(&agent)).await;
     }
     Ok(ended)
+}
+
+/// Uploads the states that only this host has before a drained agent exits, because the host may be
+/// deleted then.
+async fn with_pending_states(agent: &Arc<Agent>, ended: ExitReason) -> ExitReason {
+    match ended {
+        ExitReason::Drained => {
+            let components = state_upload::finish(agent).await;
+            if components.is_empty() {
+                return ExitReason::Drained;
+            }
+            ExitReason::StatesPending { components }
+        }
+        ExitReason::Detached => {
+            let components = state_upload::pending_components(agent);
+            if !components.is_empty() {
+                warn!(
+                    ?components,
+                    "Only this host has the newest state of these components: do not delete it"
+                );
+            }
+            ExitReason::Detached
+        }
+        ExitReason::StatesPending { .. }
+        | ExitReason::Superseded
+        | ExitReason::NoProtocol { .. } => ended,
+    }
 }
 
 #[cfg(test)]
