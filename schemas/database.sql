@@ -297,7 +297,8 @@ CREATE TABLE stead.state_version (
     is_empty boolean NOT NULL,
     size bigint NOT NULL,
     ciphertext bytea NOT NULL,
-    created_at timestamp with time zone NOT NULL
+    created_at timestamp with time zone NOT NULL,
+    is_named boolean DEFAULT false NOT NULL
 );
 ALTER TABLE ONLY stead.state_version ALTER COLUMN ciphertext SET STORAGE EXTERNAL;
 CREATE TABLE stead.subject_data (

@@ -58,6 +58,7 @@ pub use listen::Certificate;
 pub use logs::days as job_log_days;
 pub use reactions::policies::CONSUMER as POLICIES_CONSUMER;
 pub use state::App;
+pub use state_versions::DEFAULT_QUOTA as DEFAULT_STATE_QUOTA;
 pub use usecases::{
     enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
 };

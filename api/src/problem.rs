@@ -55,6 +55,7 @@ codes! {
     NotOffered = 403 "not_offered", "The job was not offered to this runner";
     NotFound = 404 "not_found", "Not found";
     MethodNotAllowed = 405 "method_not_allowed", "Method not allowed";
+    BodyIncomplete = 408 "body_incomplete", "The request body did not arrive completely";
     Conflict = 409 "conflict", "Concurrent change";
     Rejected = 409 "rejected", "The current state does not allow the request";
     NameTaken = 409 "name_taken", "Name taken";
@@ -85,6 +86,7 @@ codes! {
     RangeNotSatisfiable = 416 "range_not_satisfiable", "The log does not have this range";
     StatementInvalid = 422 "statement_invalid", "The signed statement does not match the report";
     Invalid = 422 "invalid", "Invalid input";
+    UnknownComponent = 422 "unknown_component", "The install has no such component";
     IdempotencyMismatch = 422 "idempotency_mismatch", "The idempotency key was used for another request";
     ProtocolUnsupported = 426 "protocol_unsupported", "Runner and server have no protocol version in common";
     RateLimited = 429 "rate_limited", "Too many requests";
@@ -96,6 +98,7 @@ codes! {
     LogStale = 503 "log_stale", "The server has not read the log recently enough";
     CallerUnreadable = 503 "caller_unreadable", "An event of the caller cannot be read";
     ArchiveMissing = 503 "archive_missing", "An archive of the log is missing";
+    StateQuotaExceeded = 507 "state_quota_exceeded", "The state quota of the install is used up";
     LogQuotaExceeded = 507 "log_quota_exceeded", "Log quota exceeded";
 }
 

@@ -101,6 +101,8 @@ pub struct Config {
     pub max_blob_bytes: u64,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
+    /// Maximum size of all encrypted states of one install in bytes.
+    pub state_quota: u64,
     /// Number of positions per partition of the log.
     pub partition_events: u64,
 }

@@ -7,7 +7,9 @@
 //! same serial, other digest  conflict
 //! other lineage              after an empty state or a decision, else a conflict
 //! ```
+mod keep;
 mod order;
+mod read;
 mod uploads;
 
 use domain::{decider::Timestamp, ids::InstallId, state_version::StateVersion};
@@ -15,13 +17,14 @@ use schemas::{manifest::Fence, runner::StateHead};
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub(crate) use self::{
+    keep::mark_named,
     order::{Conflict, Place, Replaces},
-    uploads::Uploads,
+    read::find,
+    uploads::{Transfer, Uploads},
 };
 
-/// Number of newest versions of a component that are kept. Versions that the log names are kept as
-/// well.
-const KEPT: i64 = 10;
+/// Default of the maximum size of all versions of an install in bytes.
+pub const DEFAULT_QUOTA: u64 = 4 << 30;
 
 /// Component whose state is stored.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +36,12 @@ pub(crate) struct Of<'a> {
 /// Version to store.
 pub(crate) struct NewVersion<'a> {
     pub head: &'a StateHead,
-    pub ciphertext: &'a [u8],
+    pub ciphertext: Vec<u8>,
     pub replaces: Replaces,
-    /// Versions that the log names, which are kept.
+    /// Current versions of the component in the log.
     pub named: &'a [StateVersion],
+    /// Maximum size of all versions of the install in bytes.
+    pub quota: u64,
 }
 
 /// Reasons why a version was not stored.
@@ -47,6 +52,8 @@ pub(crate) enum NotStored {
     Erased,
     /// Another version of the component is being stored.
     Busy,
+    /// The versions of the install would be larger than its quota.
+    OverQuota,
 }
 
 /// Stores a version. Returns the newest version of the component afterwards, which is the stored
@@ -90,12 +97,13 @@ async fn put_in(
     // A single statement: either an erasure of the install waits for this statement, or the
     // statement sees that the key of the install was deleted.
     let sql = "insert into state_version (install, component, number, lineage, serial, fence_epoch, \
-               fence_position, digest, is_empty, size, ciphertext, created_at) \
+               fence_position, digest, is_empty, size, ciphertext, created_at, is_named) \
              select $1::text, $2::text, coalesce((select max(number) from state_version \
                where install = $1 and component = $2), 0) + 1, $3::text, $4::int8, $5::int8, $6::int8, \
-               $7::text, $8::bool, $9::int8, $10::bytea, $11::timestamptz \
+               $7::text, $8::bool, $9::int8, $10::bytea, $11::timestamptz, $12::bool \
              where not exists (select from subject_key where subject = $1 and shredded_at is not null)";
-    let head = new.head;
+    let (head, size) = (new.head, new.ciphertext.len() as u64);
+    let is_named = new.named.iter().any(|named| named.is_same(&head.version()));
     let stored = sqlx::query(sql)
         .bind(&install)
         .bind(of.component)
@@ -105,39 +113,22 @@ async fn put_in(
         .bind(head.fence.position.cast_signed())
         .bind(&head.digest)
         .bind(head.is_empty)
-        .bind((new.ciphertext.len() as u64).cast_signed())
+        .bind(size.cast_signed())
+        // Moved: the statement has its own copy.
         .bind(new.ciphertext)
         .bind(now)
+        .bind(is_named)
         .execute(&mut *tx)
         .await?;
     if stored.rows_affected() == 0 {
         return Ok(Err(NotStored::Erased));
     }
-    remove_old(tx, of, new.named).await?;
-    Ok(Ok(head.clone()))
-}
-
-/// Deletes versions that are neither among the newest nor named by the log.
-async fn remove_old(
-    tx: &mut PgConnection,
-    of: Of<'_>,
-    named: &[StateVersion],
-) -> Result<(), sqlx::Error> {
-    let sql = "delete from state_version v where install = $1 and component = $2 \
-             and number <= (select max(number) from state_version where install = $1 and component = $2) - $3 \
-             and not exists (select from unnest($4::text[], $5::int8[]) as named (lineage, serial) \
-               where named.lineage = v.lineage and named.serial = v.serial)";
-    let lineages: Vec<&str> = named.iter().map(|version| version.lineage.as_str()).collect();
-    let serials: Vec<i64> = named.iter().map(|version| version.serial.cast_signed()).collect();
-    sqlx::query(sql)
-        .bind(of.install.to_string())
-        .bind(of.component)
-        .bind(KEPT)
-        .bind(lineages)
-        .bind(serials)
-        .execute(tx)
-        .await?;
-    Ok(())
+    keep::mark_named_in(tx, of, new.named).await?;
+    keep::remove_old(tx, of).await?;
+    match keep::fit(tx, of, new.named, new.quota).await? {
+        true => Ok(Ok(head.clone())),
+        false => Ok(Err(NotStored::OverQuota)),
+    }
 }
 
 const COLUMNS: &str = "lineage, serial, fence_epoch, fence_position, digest, is_empty";
@@ -156,27 +147,6 @@ async fn newest_in(
 /// Returns the newest version of a component, without its ciphertext.
 pub(crate) async fn newest(pool: &PgPool, of: Of<'_>) -> Result<Option<StateHead>, sqlx::Error> {
     newest_in(&mut *pool.acquire().await?, of).await
-}
-
-/// Returns a version with its ciphertext: the newest one, or the last one with this lineage and
-/// serial.
-pub(crate) async fn read(
-    pool: &PgPool,
-    of: Of<'_>,
-    version: Option<(&str, u64)>,
-) -> Result<Option<(StateHead, Vec<u8>)>, sqlx::Error> {
-    let sql = format!(
-        "select {COLUMNS}, ciphertext from state_version where install = $1 and component = $2 \
-         and ($3::text is null or (lineage = $3 and serial = $4)) order by number desc limit 1"
-    );
-    let row = sqlx::query(&sql)
-        .bind(of.install.to_string())
-        .bind(of.component)
-        .bind(version.map(|(lineage, _)| lineage))
-        .bind(version.map_or(0, |(_, serial)| serial.cast_signed()))
-        .fetch_optional(pool)
-        .await?;
-    row.map(|row| Ok((head(&row)?, row.try_get("ciphertext")?))).transpose()
 }
 
 fn head(row: &PgRow) -> Result<StateHead, sqlx::Error> {

@@ -23,7 +23,7 @@ pub use error::InstallError;
 pub use event::InstallEvent;
 pub use output_versions::OutputVersions;
 pub use state::{Admitted, BeforeApply, Deployed, FirstProvision, Holder, Install, Sandbox, Stack};
-pub use state_versions::KnownState;
+pub use state_versions::{KnownState, is_component_name};
 
 type Decision = Result<Vec<InstallEvent>, InstallError>;
 

@@ -61,6 +61,9 @@ pub(crate) struct Common {
     /// Maximum number of bytes that one runner can upload for its reports within 24 hours
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
+    /// Maximum size of all encrypted states of one install, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = api::DEFAULT_STATE_QUOTA)]
+    pub(crate) max_install_states: u64,
     /// Create another owner at this start, even if valid owner tokens exist, and write its token to
     /// owner.token in the data directory; use this if every owner token is lost
     #[arg(long)]
@@ -193,6 +196,7 @@ impl Common {
             address_connections: self.address_connections,
             max_blob_bytes: self.max_blob_bytes,
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
+            state_quota: self.max_install_states,
             recover_owner: self.recover_owner,
             archives: self.archives.clone(),
             partition_events: self.partition_events,

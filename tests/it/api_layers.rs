@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "registry",
             "rejection",
             "sensitive",
+            "state_versions",
             "write_behind",
         ],
     ),

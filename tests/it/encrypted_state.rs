@@ -1,7 +1,7 @@
 //! Tests of the encrypted Terraform state with whole programs and real Terraform: the server stores
 //! ciphertext, a lost or restored host continues from it, and a changed one is refused.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
@@ -36,18 +36,27 @@ fn provisioned(server: &Server, runner: &Runner) {
     each_effect_once(runner);
 }
 
-/// Returns the newest serial of each component in the database.
-fn stored(server: &Server) -> BTreeMap<String, u64> {
+/// Rows of the table of states: component, lineage, serial and digest.
+fn versions(server: &Server) -> Vec<(String, String, u64, String)> {
     let dump = String::from_utf8_lossy(&dump(server)).into_owned();
     let table = dump.split("COPY stead.state_version ").nth(1).unwrap();
     let (columns, rows) = table.split_once(" FROM stdin;\n").unwrap();
     let columns: Vec<&str> = columns.trim_matches(['(', ')']).split(", ").collect();
     let column = |name: &str| columns.iter().position(|column| *column == name).unwrap();
-    let mut newest = BTreeMap::new();
-    for row in rows.lines().take_while(|line| *line != "\\.") {
+    let names = ["component", "lineage", "serial", "digest"].map(column);
+    let row = |row: &str| {
         let fields: Vec<&str> = row.split('\t').collect();
-        let serial: u64 = fields[column("serial")].parse().unwrap();
-        let of = newest.entry(fields[column("component")].to_owned()).or_default();
+        let [component, lineage, serial, digest] = names.map(|name| fields[name].to_owned());
+        (component, lineage, serial.parse().unwrap(), digest)
+    };
+    rows.lines().take_while(|line| *line != "\\.").map(row).collect()
+}
+
+/// Returns the newest serial of each component in the database.
+fn stored(server: &Server) -> BTreeMap<String, u64> {
+    let mut newest = BTreeMap::new();
+    for (component, _, serial, _) in versions(server) {
+        let of = newest.entry(component).or_default();
         *of = serial.max(*of);
     }
     newest
@@ -147,7 +156,6 @@ fn an_older_or_foreign_state_of_the_server_is_refused() {
         (runner.ledger().len(), directory(&runner, "api").join("state.encrypted"));
     let (newest, backup) = (serial(&runner, "api"), fs::read(&local).unwrap());
 
-    // A copy that was restored from a backup is replaced by the newest state of the server.
     // A rolled-back server, without a copy on the host, is refused.
     execute_sql(
         &server,
@@ -226,8 +234,12 @@ fn an_apply_without_a_server_is_stored_and_uploaded_later() {
     // then nothing is lost, and the server has every state in the end
     provisioned(&server, &runner);
     all_uploaded(&server, &runner);
+    // And the journal names the version that the server has.
+    let newest = serial(&runner, "sandbox");
     let journal = stdout_of(&mut runner.local(&["journal"]));
-    assert!(journal.contains("serial"), "{journal}");
+    let names =
+        |line: &str| line.contains("sandbox") && line.contains(&format!("serial {newest} of"));
+    assert!(journal.lines().any(names), "{journal}");
 }
 
 #[test]
@@ -249,6 +261,12 @@ fn a_lost_response_stores_each_state_once() {
     let uploads = proxy.calls_to("/runner/v1/state/sandbox");
     let uploads = uploads.iter().filter(|call| call.method == "PUT").count();
     assert!(uploads >= 2, "{uploads}");
+    // Then each of them is stored, once.
+    let versions = versions(&server);
+    let distinct: BTreeSet<_> = versions.iter().collect();
+    assert_eq!(distinct.len(), versions.len(), "{versions:?}");
+    let of_sandbox = versions.iter().filter(|(component, ..)| component == "sandbox").count();
+    assert!((1..uploads).contains(&of_sandbox), "{of_sandbox} of {uploads}");
 }
 
 #[test]

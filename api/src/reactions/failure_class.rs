@@ -67,6 +67,9 @@ pub(super) fn classify(code: Code) -> FailureClass {
         | Code::SessionUnknown
         | Code::SessionJournalRequired
         | Code::StateConflict
+        | Code::BodyIncomplete
+        | Code::UnknownComponent
+        | Code::StateQuotaExceeded
         | Code::SeqGap
         | Code::SeqConflict
         | Code::LogDivergence

@@ -1,28 +1,26 @@
 //! Encrypted state of a component: stored and read by its running jobs, and by the runner itself.
+mod body;
+mod permission;
+
 use axum::{
     Json,
-    body::Bytes,
-    extract::{DefaultBodyLimit, FromRequest as _, FromRequestParts, Request, State},
+    body::Body,
+    extract::{FromRequestParts, Request, State},
     http::{
         HeaderMap, HeaderName, StatusCode,
-        header::{CONTENT_LENGTH, IF_NONE_MATCH},
+        header::{CONTENT_LENGTH, CONTENT_TYPE, IF_NONE_MATCH},
         request::Parts,
     },
     response::{IntoResponse as _, Response},
 };
-use domain::{
-    ids::{ExecutionId, InstallId, JobId, RunnerId},
-    install::Install,
-    job::{Job, Origin},
-    state_version::StateVersion,
-};
-use schemas::{
-    manifest::Fence,
-    runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload},
-};
+use domain::{ids::RunnerId, install::Install, state_version::StateVersion};
+use schemas::runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload};
 use serde::Deserialize;
 
-use super::{execution, grant};
+use self::{
+    body::{content_length, too_large},
+    permission::{check_name, check_reader, check_writer},
+};
 use crate::{
     dispatch::CallKind,
     extract::{self, JobCaller, RunnerCaller},
@@ -82,6 +80,7 @@ pub(crate) async fn put(
     request: Request,
 ) -> Result<Json<StateHead>, Problem> {
     allow(&app, &caller)?;
+    check_name(&component)?;
     let upload = upload_of(request.headers())?;
     let install = check_writer(&app, &caller, &component, &upload).await?;
     let of = Of { install, component: &component };
@@ -95,11 +94,14 @@ pub(crate) async fn put(
     };
     let named: Vec<StateVersion> = known.newest.into_iter().chain(known.accepted).collect();
     let length = content_length(request.headers());
-    let transfer = app.state_uploads.begin(caller.runner(), length.min(STATE_CIPHERTEXT_BYTES));
-    let _transfer = transfer.ok_or_else(busy)?;
-    let bytes = read_body(&app, request).await?;
-    let (head, ciphertext) = (&upload.head, bytes.as_ref());
-    let new = NewVersion { head, ciphertext, replaces, named: &named };
+    if length.is_some_and(|length| length > STATE_CIPHERTEXT_BYTES) {
+        return Err(too_large());
+    }
+    let transfer = app.state_uploads.upload(install, length.unwrap_or(STATE_CIPHERTEXT_BYTES));
+    let transfer = transfer.ok_or_else(busy)?;
+    let ciphertext = body::read(request, length, &transfer).await?;
+    let (head, quota) = (&upload.head, app.config.state_quota);
+    let new = NewVersion { head, ciphertext, replaces, named: &named, quota };
     match state_versions::put(&app.pool, app.now(), of, new).await? {
         Ok(newest) => Ok(Json(newest)),
         Err(NotStored::Conflict(conflict)) => Err(conflict_problem(&component, conflict)),
@@ -108,6 +110,7 @@ pub(crate) async fn put(
             "cannot store the state: the data of this install was erased",
         )),
         Err(NotStored::Busy) => Err(busy()),
+        Err(NotStored::OverQuota) => Err(over_quota(quota)),
     }
 }
 
@@ -128,28 +131,45 @@ pub(crate) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     allow(&app, &caller)?;
+    check_name(&component)?;
+    let version = wanted.version()?;
     let install = check_reader(&app, &caller, &component).await?;
     let of = Of { install, component: &component };
-    let version = match (wanted.lineage.as_deref(), wanted.serial) {
-        (Some(lineage), Some(serial)) => Some((lineage, serial)),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => {
-            let detail = "cannot read the state: send lineage and serial together, or neither";
-            return Err(Problem::new(Code::BadRequest, detail));
-        }
-    };
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    if let (Some(known), None) = (known, version) {
-        let newest = state_versions::newest(&app.pool, of).await?;
-        if let Some(newest) = newest.filter(|newest| newest.digest == known.trim_matches('"')) {
-            return Ok((StatusCode::NOT_MODIFIED, [version_header(&newest)?]).into_response());
-        }
+    let stored = state_versions::find(&app.pool, of, version).await?;
+    let Some(stored) = stored else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let (head, size) = (version_header(&stored.head)?, stored.size);
+    if let (Some(known), None) = (known, version)
+        && stored.head.digest == known.trim_matches('"')
+    {
+        return Ok((StatusCode::NOT_MODIFIED, [head]).into_response());
     }
-    let transfer = app.state_uploads.begin(caller.runner(), STATE_CIPHERTEXT_BYTES);
-    let _transfer = transfer.ok_or_else(busy)?;
-    match state_versions::read(&app.pool, of, version).await? {
-        Some((head, ciphertext)) => Ok(([version_header(&head)?], ciphertext).into_response()),
-        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    let transfer = app.state_uploads.download(install, size).ok_or_else(busy)?;
+    // Deleted meanwhile, so there is a newer one.
+    let Some(parts) = stored.parts(&app.pool, transfer).await? else { return Err(busy()) };
+    let kind = (CONTENT_TYPE, "application/octet-stream".to_owned());
+    let length = (CONTENT_LENGTH, size.to_string());
+    Ok(([head, kind, length], Body::from_stream(parts)).into_response())
+}
+
+impl Wanted {
+    /// Returns lineage and serial of the version, if the caller named one.
+    fn version(&self) -> Result<Option<(&str, u64)>, Problem> {
+        match (&self.lineage, self.serial) {
+            (Some(lineage), Some(serial)) => {
+                let version = StateVersion { lineage: lineage.clone(), serial, digest: None };
+                if !version.is_valid() || i64::try_from(serial).is_err() {
+                    let detail = "cannot read the state: its lineage or serial is invalid; send those of a state";
+                    return Err(Problem::new(Code::BadRequest, detail));
+                }
+                Ok(Some((lineage, serial)))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) | (None, Some(_)) => {
+                let detail = "cannot read the state: send lineage and serial together, or neither";
+                Err(Problem::new(Code::BadRequest, detail))
+            }
+        }
     }
 }
 
@@ -179,134 +199,12 @@ fn upload_of(headers: &HeaderMap) -> Result<StateUpload, Problem> {
     })
 }
 
-/// Length of the body. A body of unknown length counts as the largest one.
-fn content_length(headers: &HeaderMap) -> u64 {
-    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    length.unwrap_or(STATE_CIPHERTEXT_BYTES)
-}
-
-async fn read_body(app: &App, mut request: Request) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = "cannot store the state: it is larger than 100 MiB; split the component";
-        Problem::new(Code::TooLarge, detail)
-    };
-    if content_length(request.headers()) > STATE_CIPHERTEXT_BYTES {
-        return Err(too_large());
-    }
-    DefaultBodyLimit::max(usize::try_from(STATE_CIPHERTEXT_BYTES).unwrap_or(usize::MAX))
-        .apply(&mut request);
-    Bytes::from_request(request, app).await.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        _ => Problem::new(
-            Code::BadRequest,
-            "cannot store the state: the request body is incomplete; send the state again",
-        ),
-    })
-}
-
-/// Checks that the caller may read the state of the component. Returns the install.
-async fn check_reader(
-    app: &App,
-    caller: &StateCaller,
-    component: &str,
-) -> Result<InstallId, Problem> {
-    match caller {
-        StateCaller::Job(call) => held_component(app, call, component).await,
-        StateCaller::Runner(runner) => install_of(runner),
-    }
-}
-
-/// Checks that the caller may store this version of the component. Returns the install.
-async fn check_writer(
-    app: &App,
-    caller: &StateCaller,
-    component: &str,
-    upload: &StateUpload,
-) -> Result<InstallId, Problem> {
-    match (caller, upload.written_by, upload.is_decided) {
-        (StateCaller::Job(call), None, false) => {
-            check_fence(call.fence, upload.head.fence)?;
-            held_component(app, call, component).await
-        }
-        (StateCaller::Runner(runner), Some(written_by), false) => {
-            let install = install_of(runner)?;
-            check_late(app, runner, written_by, (component, upload.head.fence)).await?;
-            Ok(install)
-        }
-        (StateCaller::Runner(runner), None, true) => {
-            let install = install_of(runner)?;
-            let newest = state_versions::newest(&app.pool, Of { install, component }).await?;
-            // The user chose a state on this host, so the host must know the newest execution.
-            if let Some(newest) = newest {
-                check_fence(newest.fence, upload.head.fence)?;
-            }
-            Ok(install)
-        }
-        (StateCaller::Job(_), Some(_), _)
-        | (StateCaller::Job(_), None, true)
-        | (StateCaller::Runner(_), Some(_), true)
-        | (StateCaller::Runner(_), None, false) => {
-            let detail = "cannot store the state: a job sends neither `written_by` nor `is_decided`, and a runner sends one of them";
-            Err(Problem::new(Code::BadRequest, detail))
-        }
-    }
-}
-
-fn install_of(runner: &RunnerCaller) -> Result<InstallId, Problem> {
-    runner.install.ok_or_else(|| Problem::not_found("state of a build runner"))
-}
-
-/// Checks that the execution holds its job, and that the job is about the component.
-async fn held_component(
-    app: &App,
-    call: &JobCaller,
-    component: &str,
-) -> Result<InstallId, Problem> {
-    // The cache may be outdated, and an execution that lost the job must not write.
-    let job = app.log().reload::<Job>(&call.job.to_string()).await?.state;
-    let held = job.execution();
-    if held.is_none_or(|held| held.id != call.execution || held.runner != call.runner) {
-        return Err(execution::stale_execution(&job));
-    }
-    check_component(app, &job, component).await
-}
-
-/// Checks an upload that arrives after its job ended, or while the shim cannot reach the server.
-async fn check_late(
-    app: &App,
-    runner: &RunnerCaller,
-    (job, id): (JobId, ExecutionId),
-    (component, fence): (&str, Fence),
-) -> Result<(), Problem> {
-    execution::check_may_report(app, runner, job, id).await?;
-    let loaded = app.log().reload::<Job>(&job.to_string()).await?.state;
-    check_component(app, &loaded, component).await?;
-    let position = grant::claim_position(app, job, id).await?;
-    check_fence(Fence { epoch: fence.epoch.min(app.log().epoch()), position }, fence)
-}
-
-/// Checks that the job uses the state of the component. Returns the install.
-async fn check_component(app: &App, job: &Job, component: &str) -> Result<InstallId, Problem> {
-    let other = || {
-        let detail = format!("request rejected: the job does not use the state of {component}");
-        Problem::new(Code::Forbidden, detail)
-    };
-    let work = job.work.as_ref().ok_or_else(other)?;
-    let Origin::Step { install, .. } = work.origin else { return Err(other()) };
-    let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
-    let own = manifest.inputs.get(work.kind.subject()).and_then(|name| name.as_str());
-    if !work.kind.uses_state() || own != Some(component) {
-        return Err(other());
-    }
-    Ok(install)
-}
-
-fn check_fence(expected: Fence, fence: Fence) -> Result<(), Problem> {
-    if expected == fence {
-        return Ok(());
-    }
-    let detail = "cannot store the state: its fence is not the one of its execution";
-    Err(Problem::new(Code::Fenced, detail))
+fn over_quota(quota: u64) -> Problem {
+    let detail = format!(
+        "cannot store the state: the states of an install may have {quota} bytes together; ask the server's operator to increase \
+         --max-install-states"
+    );
+    Problem::new(Code::StateQuotaExceeded, detail).with("limit_bytes", quota)
 }
 
 fn conflict_problem(component: &str, conflict: Conflict) -> Problem {

@@ -45,6 +45,8 @@ pub struct Options {
     pub max_blob_bytes: u64,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
+    /// Maximum size of all encrypted states of one install in bytes.
+    pub state_quota: u64,
     /// True to create an additional owner and to write its token to the data directory.
     pub recover_owner: bool,
     /// Directory of the log's archives. `None` means `archives` in the data directory.
@@ -86,6 +88,7 @@ impl Options {
             address_connections: None,
             max_blob_bytes: 1 << 20,
             uploads: Default::default(),
+            state_quota: crate::state_versions::DEFAULT_QUOTA,
             recover_owner: false,
             archives: None,
             partition_events: event_log::partitions::SIZE,
@@ -146,6 +149,7 @@ impl Options {
             plugin_publisher: OnceLock::new(),
             max_blob_bytes: self.max_blob_bytes,
             uploads: self.uploads,
+            state_quota: self.state_quota,
             partition_events: self.partition_events,
         })
     }

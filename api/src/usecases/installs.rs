@@ -33,6 +33,7 @@ use crate::{
     problem::{Code, Problem},
     sensitive,
     state::App,
+    state_versions::{self, Of},
 };
 
 /// Parameters of a new install.
@@ -363,6 +364,8 @@ pub(crate) async fn accept_state(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
+    let of = Of { install, component: &name };
+    state_versions::mark_named(&app.pool, of, std::slice::from_ref(&state)).await?;
     app.engine
         .transact(call, move |unit| {
             let (name, state) = (name.clone(), state.clone());

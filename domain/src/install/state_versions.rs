@@ -24,7 +24,26 @@ pub struct KnownState {
     pub decisions: u64,
 }
 
+/// Maximum length of the name of a component in bytes.
+const NAME_BYTES: usize = 64;
+
+/// Returns true if a config can have a component of this name, or if it is the sandbox.
+pub fn is_component_name(name: &str) -> bool {
+    let is_start = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    name.len() <= NAME_BYTES
+        && name.as_bytes().first().is_some_and(is_start)
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 impl Install {
+    /// Returns true if the install has or had the component, so that the component may have a state.
+    pub fn may_have_state(&self, name: &str) -> bool {
+        name == SANDBOX
+            || self.components.contains_key(name)
+            || self.holders.contains_key(name)
+            || self.states.contains_key(name)
+    }
+
     /// Records a state version that is newer than the known version, has another lineage, or is the
     /// first. The runner has already checked that the state is allowed.
     pub(super) fn record_state(

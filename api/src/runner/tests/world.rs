@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
-    http::{HeaderMap, Method, Request, StatusCode},
+    http::{HeaderMap, Method, Request, Response, StatusCode},
 };
 use domain::{
     actor::Actor,
@@ -154,6 +154,8 @@ impl World {
                 plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
                 uploads: Default::default(),
+                // One state of the maximum size, and small ones.
+                state_quota: schemas::runner::STATE_CIPHERTEXT_BYTES + (1 << 20),
                 partition_events: event_log::partitions::SIZE,
             },
             metrics: Metrics::default(),
@@ -182,10 +184,15 @@ impl World {
     }
 
     pub(super) async fn send(&self, request: Request<Body>) -> TestResponse {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.response(request).await;
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
         TestResponse { status, headers, bytes }
+    }
+
+    /// Returns the response before its body is read.
+    pub(super) async fn response(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     pub(super) async fn call(

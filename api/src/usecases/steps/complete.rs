@@ -8,6 +8,7 @@ use domain::{
     run::{Approval, Operation, Run, RunCommand, StepFailure, StepPlan, Target},
 };
 use futures::FutureExt as _;
+use sqlx::PgPool;
 
 use self::retry::may_retry;
 use super::{super::preflight, release_finished, resource, truncated};
@@ -16,6 +17,7 @@ use crate::{
     problem::Problem,
     render,
     state::App,
+    state_versions::{self, Of},
 };
 
 /// Time limit for the approval of a plan: seven days.
@@ -23,7 +25,13 @@ pub(crate) const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
 /// Completes a step or a preflight with the result of its job. Idempotent.
 pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
-    app.engine.transact(call, move |unit| complete_step(unit, job).boxed()).await
+    let pool = app.pool.clone();
+    app.engine
+        .transact(call, move |unit| {
+            let pool = pool.clone();
+            async move { complete_step(&pool, unit, job).await }.boxed()
+        })
+        .await
 }
 
 /// Fails a step or a preflight whose job result cannot be applied, so that the run does not stall.
@@ -61,7 +69,7 @@ pub(crate) async fn give_up(
         .await
 }
 
-async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
+async fn complete_step(pool: &PgPool, unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
     let JobState::Ended { outcome, .. } = &job.state else { return Ok(()) };
@@ -77,7 +85,7 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
     if !is_current {
         return Ok(());
     }
-    record_state(unit, install, run, step, &job).await?;
+    record_state(pool, unit, (install, run, step), &job).await?;
     match outcome {
         JobOutcome::Succeeded => match kind.product() {
             JobProduct::Plan => record_plan(unit, install, run, step, id, &job).await?,
@@ -163,10 +171,9 @@ async fn record_plan(
 
 /// Records the state that the job reported, also for a failed job.
 async fn record_state(
+    pool: &PgPool,
     unit: &mut UnitOfWork,
-    install: InstallId,
-    run: RunId,
-    step: StepId,
+    (install, run, step): (InstallId, RunId, StepId),
     job: &Job,
 ) -> Result<(), Problem> {
     let reported = job.reports.iter().find_map(|event| {
@@ -176,6 +183,8 @@ async fn record_state(
     let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
     let name = target.as_ref().and_then(render::step::component_of).map(str::to_owned);
     if let (Some(state), Some(name)) = (reported, name) {
+        let of = Of { install, component: &name };
+        state_versions::mark_named(pool, of, std::slice::from_ref(&state)).await?;
         let record = InstallCommand::RecordState { name, run, step, state };
         unit.handle::<Install>(install, record).await?;
     }

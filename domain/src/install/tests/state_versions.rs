@@ -60,6 +60,23 @@ fn a_decision_names_a_component_that_was_deployed_and_a_lineage_that_exists() {
 }
 
 #[test]
+fn only_components_of_the_install_may_have_a_state() {
+    let install = after([record(7)]);
+    assert!(install.may_have_state("api") && install.may_have_state("sandbox"));
+    assert!(!install.may_have_state("other") && !install.may_have_state(""));
+}
+
+#[test]
+fn names_of_components_are_those_that_a_config_can_have() {
+    for name in ["sandbox", "_a", "Api_2", &"x".repeat(64)] {
+        assert!(is_component_name(name), "{name}");
+    }
+    for name in ["", "2a", "a-b", "a/b", "..", "a\0", "ä", &"x".repeat(65)] {
+        assert!(!is_component_name(name), "{name:?}");
+    }
+}
+
+#[test]
 fn a_destroyed_component_has_no_newest_state_and_keeps_the_number_of_its_decisions() {
     let mut install = after([record(7), accept(3)]);
     let (name, component) = ("api".into(), COMPONENT);
