@@ -62,6 +62,7 @@ impl From<InstallError> for Problem {
             | InstallError::InvalidLineage { .. }
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
+            | InstallError::StateAwaited { .. }
             | InstallError::ResourceNotHeld => Code::Rejected,
         };
         Problem::new(code, error.to_string())

@@ -19,7 +19,7 @@ use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 pub(crate) use self::{
     keep::mark_named,
     order::{Conflict, Place, Replaces},
-    read::find,
+    read::{find, has},
     uploads::{Transfer, Uploads},
 };
 

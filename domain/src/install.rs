@@ -133,6 +133,12 @@ impl Decider for Install {
             InstallCommand::AcceptState { name, state, by, reason } => {
                 self.accept_state(name, state, by, reason)
             }
+            InstallCommand::AwaitState { name, run, step, state } => {
+                Ok(self.await_state(name, run, step, state))
+            }
+            InstallCommand::RecordStateArrival { name, state, is_decided } => {
+                Ok(self.record_state_arrival(name, state, is_decided))
+            }
             InstallCommand::RecordResult { run, step, result } => {
                 self.record_result(run, step, result)
             }

@@ -22,6 +22,7 @@ mod reservation_released_grants_next;
 mod resolve_job_end_completes_source;
 mod run_event_advances_run;
 mod source_resolution_queues_builds;
+mod state_arrival_continues_runs;
 
 /// Event of an aggregate that policies react to.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +75,7 @@ pub const POLICIES: &[Policy] = &[
     ("run_event_advances_run", run_event_advances_run::react),
     ("job_end_completes_step", job_end_completes_step::react),
     ("reservation_released_grants_next", reservation_released_grants_next::react),
+    ("state_arrival_continues_runs", state_arrival_continues_runs::react),
 ];
 
 /// Returns the reactions of all policies to an event.

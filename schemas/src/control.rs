@@ -81,7 +81,7 @@ pub struct ReasonBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
     /// Stable code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`,
-    /// `build`, `preflight`, `plans`, `server`, `retry` or `resolution`.
+    /// `build`, `preflight`, `plans`, `server`, `retry`, `state` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
     /// Explanation for users, with the required action, if any.

@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -267,6 +270,46 @@ fn a_lost_response_stores_each_state_once() {
     assert_eq!(distinct.len(), versions.len(), "{versions:?}");
     let of_sandbox = versions.iter().filter(|(component, ..)| component == "sandbox").count();
     assert!((1..uploads).contains(&of_sandbox), "{of_sandbox} of {uploads}");
+}
+
+#[test]
+fn a_component_waits_for_a_state_that_only_its_host_has() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server, 0);
+    // Given a runner that cannot upload the state of `api`.
+    let is_cut = Arc::new(AtomicBool::new(true));
+    let cuts = Arc::clone(&is_cut);
+    let proxy = InterceptingProxy::cutting(server.runner(), move |call| {
+        let is_upload = call.method == "PUT" && call.path == "/runner/v1/state/api";
+        is_upload && cuts.load(Ordering::Relaxed)
+    });
+    let runner = Customer::new(&server, "customer").calls(proxy.url()).start(&server, &token);
+    provisioned(&server, &runner);
+    let awaited = server.cli_json(&["audit", "events", "--type", "install.state_awaited"]);
+    let newest = serial(&runner, "api");
+    assert_eq!(awaited[0]["payload"]["state"]["serial"], newest, "{awaited:#}");
+    // when the component is deployed again
+    let effects = runner.ledger().len();
+    deploy(&server, 3);
+    let waits = until_some("the step to wait for the state", TIMEOUT, || {
+        let run = server.cli_json(&["runs", "show", "acme"]);
+        let waiting = tests::step(&run, "api")["waiting"].clone();
+        (waiting["for"] == "state").then_some(waiting)
+    });
+    let detail = waits["detail"].as_str().unwrap();
+    assert!(detail.contains(&format!("state of api, serial {newest} of lineage")), "{detail}");
+    assert!(detail.contains("stead installs accept-state acme api"), "{detail}");
+    assert_eq!(runner.ledger().len(), effects);
+    // then it continues when the state arrives
+    is_cut.store(false, Ordering::Relaxed);
+    succeeded(&server, "acme");
+    assert!(serial(&runner, "api") > newest);
+    all_uploaded(&server, &runner);
+    let arrived = server.cli_json(&["audit", "events", "--type", "install.state_arrived"]);
+    assert_eq!(arrived[0]["payload"]["state"]["serial"], newest, "{arrived:#}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ impl RecordedCall {
 /// Change of a response: a new body, or `None` to keep the original.
 type Change = dyn Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync;
 
+/// Returns true for a call that does not reach the server.
+type Cut = dyn Fn(&RecordedCall) -> bool + Send + Sync;
+
 /// Intercepting proxy, until the test ends.
 pub struct InterceptingProxy {
     url: String,
@@ -45,17 +48,37 @@ impl InterceptingProxy {
         server: &str,
         change: impl Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> InterceptingProxy {
+        InterceptingProxy::start(server, |_| false, change)
+    }
+
+    /// Starts a proxy that closes the connection of some calls before the server gets them.
+    pub fn cutting(
+        server: &str,
+        cuts: impl Fn(&RecordedCall) -> bool + Send + Sync + 'static,
+    ) -> InterceptingProxy {
+        InterceptingProxy::start(server, cuts, |_| None)
+    }
+
+    fn start(
+        server: &str,
+        cuts: impl Fn(&RecordedCall) -> bool + Send + Sync + 'static,
+        change: impl Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> InterceptingProxy {
         let host = server.trim_start_matches("http://").trim_end_matches('/').to_string();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (passed, change) = (Arc::<Mutex<Vec<RecordedCall>>>::default(), Arc::new(change));
+        let passed = Arc::<Mutex<Vec<RecordedCall>>>::default();
+        let interception = Arc::new((cuts, change));
         let recorded = Arc::clone(&passed);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (host, recorded, change) =
-                    (host.clone(), Arc::clone(&recorded), Arc::clone(&change));
+                let (host, recorded, interception) =
+                    (host.clone(), Arc::clone(&recorded), Arc::clone(&interception));
                 // The runner repeats a call whose connection breaks.
-                thread::spawn(move || pass(stream, &host, &recorded, change.as_ref()));
+                thread::spawn(move || {
+                    let (cuts, change) = interception.as_ref();
+                    pass(stream, &host, &recorded, (cuts, change))
+                });
             }
         });
         InterceptingProxy { url, passed }
@@ -77,10 +100,13 @@ fn pass(
     client: TcpStream,
     host: &str,
     recorded: &Mutex<Vec<RecordedCall>>,
-    change: &Change,
+    (cuts, change): (&Cut, &Change),
 ) -> std::io::Result<()> {
     let mut from = BufReader::new(client.try_clone()?);
     let mut call = read_call(&mut from)?;
+    if cuts(&call) {
+        return Ok(());
+    }
     // HTTP/1.0 makes the response end with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
     for (name, value) in &call.headers {

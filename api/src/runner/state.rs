@@ -13,7 +13,14 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
-use domain::{ids::RunnerId, install::Install, state_version::StateVersion};
+use domain::{
+    actor::Actor,
+    ids::{InstallId, RunnerId},
+    install::{Install, InstallCommand},
+    state_version::StateVersion,
+};
+use event_log::Meta;
+use futures::FutureExt as _;
 use schemas::runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload};
 use serde::Deserialize;
 
@@ -23,7 +30,9 @@ use self::{
 };
 use crate::{
     dispatch::CallKind,
+    execute::Call,
     extract::{self, JobCaller, RunnerCaller},
+    ids,
     problem::{Code, Problem},
     state::App,
     state_versions::{self, Conflict, NewVersion, NotStored, Of, Replaces},
@@ -103,7 +112,12 @@ pub(crate) async fn put(
     let (head, quota) = (&upload.head, app.config.state_quota);
     let new = NewVersion { head, ciphertext, replaces, named: &named, quota };
     match state_versions::put(&app.pool, app.now(), of, new).await? {
-        Ok(newest) => Ok(Json(newest)),
+        Ok(newest) => {
+            if let StateCaller::Runner(_) = &caller {
+                record_arrival(&app, install, component, &upload).await?;
+            }
+            Ok(Json(newest))
+        }
         Err(NotStored::Conflict(conflict)) => Err(conflict_problem(&component, conflict)),
         Err(NotStored::Erased) => Err(Problem::new(
             Code::Fenced,
@@ -171,6 +185,28 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Continues the component if the install awaits this state.
+async fn record_arrival(
+    app: &App,
+    install: InstallId,
+    name: String,
+    upload: &StateUpload,
+) -> Result<(), Problem> {
+    // The cache may be outdated, and the runner does not send the state again.
+    let fresh = app.log().reload::<Install>(&install.to_string()).await?.state;
+    if !fresh.awaited_states.contains_key(&name) {
+        return Ok(());
+    }
+    let (state, is_decided) = (upload.head.version(), upload.is_decided);
+    let arrived = InstallCommand::RecordStateArrival { name, state, is_decided };
+    let call = Call::of(Meta::new(Actor::System, ids::new_ulid().to_string()));
+    let record = app.engine.transact(&call, move |unit| {
+        let arrived = arrived.clone();
+        async move { unit.handle::<Install>(install, arrived).await }.boxed()
+    });
+    record.await.map(|_| ())
 }
 
 fn allow(app: &App, caller: &StateCaller) -> Result<(), Problem> {

@@ -2,6 +2,7 @@
 use std::io;
 
 use bytes::Bytes;
+use domain::state_version::StateVersion;
 use futures::Stream;
 use schemas::runner::StateHead;
 use sqlx::{PgPool, Row as _};
@@ -43,6 +44,23 @@ pub(crate) async fn find(
     let size = row.try_get::<i64, _>("bytes")?.cast_unsigned();
     let number = row.try_get("number")?;
     Ok(Some(Stored { head: head(&row)?, size, install, component, number }))
+}
+
+/// Returns whether the server has this version or a later one of the same lineage.
+pub(crate) async fn has(
+    pool: &PgPool,
+    of: Of<'_>,
+    version: &StateVersion,
+) -> Result<bool, sqlx::Error> {
+    let sql = "select exists (select from state_version \
+               where install = $1 and component = $2 and lineage = $3 and serial >= $4)";
+    sqlx::query_scalar(sql)
+        .bind(of.install.to_string())
+        .bind(of.component)
+        .bind(&version.lineage)
+        .bind(version.serial.cast_signed())
+        .fetch_one(pool)
+        .await
 }
 
 impl Stored {

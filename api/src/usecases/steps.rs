@@ -15,6 +15,7 @@ use crate::{
     problem::{Code, Problem},
     render::{self, step::Artifacts},
     state::App,
+    state_versions::{self, Of},
 };
 
 pub(crate) mod complete;
@@ -162,10 +163,8 @@ async fn start(
     };
     if let Some(resource) = resource(&step.spec.target) {
         let reserve = InstallCommand::Reserve { resource, run, step: id };
-        match unit.try_handle::<Install>(install, reserve).await? {
-            Ok(_) => {}
-            Err(InstallError::Held { .. }) => return Ok(()),
-            Err(refused) => return Err(refused.into()),
+        if !reserved(app, unit, install, reserve).await? {
+            return Ok(());
         }
     }
     let job = JobId(ids::new_ulid());
@@ -176,6 +175,35 @@ async fn start(
             Ok(())
         }
         Err(detail) => fail(unit, run, id, StepFailure::RenderFailed, detail).await,
+    }
+}
+
+/// Reserves a resource. Returns false if the step must wait for another step, or for a state that
+/// only the runner's host has.
+async fn reserved(
+    app: &App,
+    unit: &mut UnitOfWork,
+    install: InstallId,
+    reserve: InstallCommand,
+) -> Result<bool, Problem> {
+    match unit.try_handle::<Install>(install, reserve.clone()).await? {
+        Ok(_) => Ok(true),
+        Err(InstallError::Held { .. }) => Ok(false),
+        Err(InstallError::StateAwaited { name, state }) => {
+            // It may have arrived while the event that awaits it was committed.
+            let of = Of { install, component: &name };
+            if !state_versions::has(&app.pool, of, &state).await? {
+                return Ok(false);
+            }
+            let arrived = InstallCommand::RecordStateArrival { name, state, is_decided: false };
+            unit.handle::<Install>(install, arrived).await?;
+            match unit.try_handle::<Install>(install, reserve).await? {
+                Ok(_) => Ok(true),
+                Err(InstallError::Held { .. }) => Ok(false),
+                Err(refused) => Err(refused.into()),
+            }
+        }
+        Err(refused) => Err(refused.into()),
     }
 }
 

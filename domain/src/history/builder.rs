@@ -290,6 +290,7 @@ fn of_install(domain_event: &InstallEvent) -> Option<RunId> {
         | InstallEvent::ComponentDeployed { run, .. }
         | InstallEvent::ComponentDestroyed { run, .. }
         | InstallEvent::StateRecorded { run, .. }
+        | InstallEvent::StateAwaited { run, .. }
         | InstallEvent::ActionCompleted { run, .. } => Some(*run),
         InstallEvent::Deprovisioned { run } => *run,
         InstallEvent::Created { .. }
@@ -301,6 +302,7 @@ fn of_install(domain_event: &InstallEvent) -> Option<RunId> {
         | InstallEvent::ComponentEnabled { .. }
         | InstallEvent::StackOutputsReported { .. }
         | InstallEvent::StackOutputsSet { .. }
-        | InstallEvent::StateAccepted { .. } => None,
+        | InstallEvent::StateAccepted { .. }
+        | InstallEvent::StateArrived { .. } => None,
     }
 }

@@ -35,6 +35,8 @@ pub(super) fn changed_component(domain_event: &InstallEvent) -> Option<Option<&s
         | InstallEvent::ActionCompleted { .. }
         | InstallEvent::StateRecorded { .. }
         | InstallEvent::StateAccepted { .. }
+        | InstallEvent::StateAwaited { .. }
+        | InstallEvent::StateArrived { .. }
         | InstallEvent::Deprovisioned { .. } => None,
     }
 }

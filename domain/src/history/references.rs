@@ -66,6 +66,8 @@ fn of_install(event: &InstallEvent) -> Option<StreamId> {
         | InstallEvent::ActionCompleted { .. }
         | InstallEvent::StateRecorded { .. }
         | InstallEvent::StateAccepted { .. }
+        | InstallEvent::StateAwaited { .. }
+        | InstallEvent::StateArrived { .. }
         | InstallEvent::Deprovisioned { .. } => None,
     }
 }

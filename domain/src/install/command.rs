@@ -126,6 +126,22 @@ pub enum InstallCommand {
         by: Actor,
         reason: String,
     },
+    /// Record that only the host of a step's job has the state that the job reported.
+    AwaitState {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        run: RunId,
+        step: StepId,
+        state: StateVersion,
+    },
+    /// Record that the server has a state of a component.
+    RecordStateArrival {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        state: StateVersion,
+        /// True if a user of the customer chose it, so that it may have another lineage.
+        is_decided: bool,
+    },
     /// Record the successful result of a step.
     RecordResult {
         run: RunId,

@@ -2,6 +2,7 @@ use super::Holder;
 use crate::{
     ids::{RunId, RunnerId},
     run::RunKind,
+    state_version::StateVersion,
 };
 
 /// Reason to reject an install command.
@@ -62,6 +63,8 @@ pub enum InstallError {
     NotAdmitted,
     #[error("cannot reserve the resource: {} of {} holds it", .by.step, .by.run)]
     Held { by: Holder },
+    #[error("cannot reserve the resource: only the runner's host has {state} of {name}")]
+    StateAwaited { name: String, state: StateVersion },
     /// Only the step that reserved a resource may report a change of the resource.
     #[error("cannot record the change: the step does not hold the resource")]
     ResourceNotHeld,

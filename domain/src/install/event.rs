@@ -228,6 +228,22 @@ pub enum InstallEvent {
         /// Reason that the user gave.
         reason: String,
     },
+    /// A job ended with a state version that only its host has. No step may begin to change the
+    /// component until the state arrives, or a user decides.
+    StateAwaited {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        run: RunId,
+        step: StepId,
+        state: StateVersion,
+    },
+    /// The server has the awaited state of a component, a later one, or one that a user of the
+    /// customer chose.
+    StateArrived {
+        /// Name of the component, or `sandbox`.
+        name: String,
+        state: StateVersion,
+    },
     /// The account has no resources of the install any more. The install admits no further runs.
     Deprovisioned {
         /// Run that destroyed the resources. Absent if the install had no resources.
@@ -267,6 +283,8 @@ impl Event for InstallEvent {
             InstallEvent::ActionCompleted { .. } => "install.action_completed",
             InstallEvent::StateRecorded { .. } => "install.state_recorded",
             InstallEvent::StateAccepted { .. } => "install.state_accepted",
+            InstallEvent::StateAwaited { .. } => "install.state_awaited",
+            InstallEvent::StateArrived { .. } => "install.state_arrived",
             InstallEvent::Deprovisioned { .. } => "install.deprovisioned",
         }
     }

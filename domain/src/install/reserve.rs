@@ -2,6 +2,7 @@
 //! plan to the end of the step.
 use super::{
     Decision, Holder, Install, InstallError, InstallEvent, Resource, ResourceChange, StepResult,
+    state_versions::SANDBOX,
 };
 use crate::{
     ids::{RunId, StepId},
@@ -11,10 +12,19 @@ use crate::{
 impl Install {
     /// Reserves a resource. A step cannot reserve the sandbox while another step holds a component,
     /// or a component while another step holds the sandbox. A drift check of the sandbox changes
-    /// nothing, so it can begin while other steps hold components.
+    /// nothing, so it can begin while other steps hold components. No step can reserve a component
+    /// whose newest state only the runner's host has.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
         let Some(admitted) = self.runs.get(&run) else { return Err(InstallError::NotAdmitted) };
+        let name = match &resource {
+            Resource::Sandbox => SANDBOX,
+            Resource::Component(name) => name,
+        };
+        if let Some(state) = self.awaited_states.get(name) {
+            let (name, state) = (name.to_owned(), state.clone());
+            return Err(InstallError::StateAwaited { name, state });
+        }
         let is_check = admitted.kind == RunKind::Drift;
         let other = |holder: &&Holder| **holder != by;
         match resource {

@@ -12,6 +12,7 @@ use crate::{
         RunKind,
         plan::{ActualComponent, ActualState},
     },
+    state_version::StateVersion,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -62,6 +63,10 @@ pub struct Install {
     /// Known state versions of the components, by name. The sandbox has the name `sandbox`.
     #[serde(default)]
     pub states: BTreeMap<String, KnownState>,
+    /// State versions that only the runner's host has, by component name. No step may begin to
+    /// change these components.
+    #[serde(default)]
+    pub awaited_states: BTreeMap<String, StateVersion>,
 }
 
 /// Advance approval of the plans of the first provision.
@@ -357,6 +362,10 @@ impl Install {
             }
             InstallEvent::StateRecorded { name, state, .. } => self.state_recorded(name, state),
             InstallEvent::StateAccepted { name, state, .. } => self.state_accepted(name, state),
+            InstallEvent::StateAwaited { name, state, .. } => {
+                self.awaited_states.insert(name, state);
+            }
+            InstallEvent::StateArrived { name, .. } => drop(self.awaited_states.remove(&name)),
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
     }

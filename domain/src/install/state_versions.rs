@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Name of the sandbox in maps by component name.
-const SANDBOX: &str = "sandbox";
+pub(super) const SANDBOX: &str = "sandbox";
 
 /// Known state version of one component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -80,7 +80,8 @@ impl Install {
         let is_it = |version: &Option<StateVersion>| {
             version.as_ref().is_some_and(|version| version.is_same(&state))
         };
-        let is_repeated = known.is_some_and(|known| is_it(&known.newest) && is_it(&known.accepted));
+        let is_repeated = known.is_some_and(|known| is_it(&known.newest) && is_it(&known.accepted))
+            && !self.awaited_states.contains_key(&name);
         if is_repeated {
             return Ok(vec![]);
         }
@@ -90,11 +91,43 @@ impl Install {
         Ok(vec![InstallEvent::StateAccepted { name, state, by, reason }])
     }
 
+    /// Awaits a state that only the host of a job has. Has no effect without a digest: such a state
+    /// is not stored at the server.
+    pub(super) fn await_state(
+        &self,
+        name: String,
+        run: RunId,
+        step: StepId,
+        state: StateVersion,
+    ) -> Vec<InstallEvent> {
+        let is_known = self.awaited_states.get(&name).is_some_and(|known| known.is_same(&state));
+        if is_known || state.digest.is_none() || !state.is_valid() {
+            return vec![];
+        }
+        vec![InstallEvent::StateAwaited { name, run, step, state }]
+    }
+
+    /// Ends the wait for a state if this one is the awaited state, a later one, or a decision.
+    pub(super) fn record_state_arrival(
+        &self,
+        name: String,
+        state: StateVersion,
+        is_decided: bool,
+    ) -> Vec<InstallEvent> {
+        let Some(awaited) = self.awaited_states.get(&name) else { return vec![] };
+        let is_later = awaited.lineage == state.lineage && awaited.serial <= state.serial;
+        if !is_later && !is_decided {
+            return vec![];
+        }
+        vec![InstallEvent::StateArrived { name, state }]
+    }
+
     pub(super) fn state_recorded(&mut self, name: String, state: StateVersion) {
         self.states.entry(name).or_default().newest = Some(state);
     }
 
     pub(super) fn state_accepted(&mut self, name: String, state: StateVersion) {
+        self.awaited_states.remove(&name);
         let known = self.states.entry(name).or_default();
         known.decisions += 1;
         known.newest = Some(state.clone());

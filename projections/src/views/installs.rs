@@ -187,6 +187,8 @@ impl Projection for Installs {
             | InstallEvent::ActionCompleted { .. }
             | InstallEvent::StateRecorded { .. }
             | InstallEvent::StateAccepted { .. }
+            | InstallEvent::StateAwaited { .. }
+            | InstallEvent::StateArrived { .. }
             | InstallEvent::Deprovisioned { .. } => {}
         }
         row.state.evolve(domain_event.clone());

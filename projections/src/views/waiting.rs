@@ -9,6 +9,7 @@ use domain::{
     ids::{BuildId, InstallId, JobId, RunId, RunnerId},
     install::Holder,
     run::{Operation, Step, StepState, Target},
+    state_version::StateVersion,
 };
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// Code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`,
-    /// `preflight`, `plans`, `server`, `retry` or `resolution`.
+    /// `preflight`, `plans`, `server`, `retry`, `state` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
@@ -121,8 +122,13 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             on_runner("the runner is disconnected; its job may still be running")
         }
         JobState::OutcomeUnknown => {
+            // The server cannot know what the host wrote last.
+            let of_state = match job.work.kind.uses_state() {
+                true => " and that `stead-runner state list` on its host shows no state to upload",
+                false => "",
+            };
             let detail = format!(
-                "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve {} \
+                "the outcome of the job is unknown; check its effects{of_state}, then resolve it: stead jobs resolve {} \
                  --resolution … --reason …",
                 job.job
             );
@@ -239,6 +245,9 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         }
     };
     let state = &install.state;
+    if let Some(awaited) = state.awaited_states.get(name(&step.spec.target)) {
+        return Some(of_awaited_state(install, name(&step.spec.target), awaited));
+    }
     let other = |holder: &&Holder| holder.step != step.spec.step;
     match &step.spec.target {
         Target::Sandbox { .. } => {
@@ -259,6 +268,18 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         }
         Target::Action { .. } => None,
     }
+}
+
+/// Returns the reason why a step waits for a state that only the runner's host has.
+fn of_awaited_state(install: &installs::Row, name: &str, state: &StateVersion) -> Waiting {
+    let (lineage, serial) = (&state.lineage, state.serial);
+    let detail = format!(
+        "only the runner's host has the newest state of {name}, serial {serial} of lineage {lineage}; start the runner there so \
+         that it uploads the state; if the host is lost, accept an earlier one: stead installs accept-state {} {name} --lineage … \
+         --serial … --reason …",
+        install.state.name
+    );
+    Waiting { install: Some(install.install), ..Waiting::of("state", detail) }
 }
 
 pub fn name(target: &Target) -> &str {

@@ -185,6 +185,11 @@ async fn record_state(
     if let (Some(state), Some(name)) = (reported, name) {
         let of = Of { install, component: &name };
         state_versions::mark_named(pool, of, std::slice::from_ref(&state)).await?;
+        if !state_versions::has(pool, of, &state).await? {
+            let (name, state) = (name.clone(), state.clone());
+            let wait = InstallCommand::AwaitState { name, run, step, state };
+            unit.handle::<Install>(install, wait).await?;
+        }
         let record = InstallCommand::RecordState { name, run, step, state };
         unit.handle::<Install>(install, record).await?;
     }

@@ -73,7 +73,13 @@ fn after(event: &InstallEvent) -> Option<InstallEvent> {
             by,
             reason: "CHG-1204".into(),
         },
-        InstallEvent::StateAccepted { .. } => InstallEvent::Deprovisioned { run: Some(run) },
+        InstallEvent::StateAccepted { .. } => {
+            InstallEvent::StateAwaited { name, run, step, state: state_version(7) }
+        }
+        InstallEvent::StateAwaited { .. } => {
+            InstallEvent::StateArrived { name, state: state_version(7) }
+        }
+        InstallEvent::StateArrived { .. } => InstallEvent::Deprovisioned { run: Some(run) },
         InstallEvent::Deprovisioned { .. } => return None,
     })
 }

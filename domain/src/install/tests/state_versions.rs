@@ -59,6 +59,68 @@ fn a_decision_names_a_component_that_was_deployed_and_a_lineage_that_exists() {
     assert!(matches!(rejection, Err(InstallError::InvalidLineage { .. })), "{rejection:?}");
 }
 
+fn awaited(serial: u64) -> InstallEvent {
+    let (name, run, step) = ("api".to_owned(), ONE, S1);
+    InstallEvent::StateAwaited { name, run, step, state: state_version(serial) }
+}
+
+#[test]
+fn a_component_whose_state_only_the_host_has_cannot_be_reserved() {
+    let history = and(deploying(), [awaited(7)]);
+    let (name, state) = ("api".to_owned(), state_version(7));
+    let pending = InstallError::StateAwaited { name, state };
+    install(history.clone()).when(reserve("api", ONE, S2)).then_rejected(pending.clone());
+    // The step that held it when its job ended cannot begin again either.
+    let held = and(deploying(), [component_reserved("api", ONE, S1), awaited(7)]);
+    install(held).when(reserve("api", ONE, S1)).then_rejected(pending);
+    let reserved = vec![component_reserved("net", ONE, S2)];
+    install(history.clone()).when(reserve("net", ONE, S2)).then(reserved);
+    for end in [
+        InstallEvent::StateArrived { name: "api".into(), state: state_version(9) },
+        InstallEvent::StateAccepted {
+            name: "api".into(),
+            state: state_version(3),
+            by: ANN,
+            reason: "the host is lost".into(),
+        },
+    ] {
+        let reserved = vec![component_reserved("api", ONE, S2)];
+        install(and(history.clone(), [end])).when(reserve("api", ONE, S2)).then(reserved);
+    }
+}
+
+#[test]
+fn an_awaited_state_a_later_one_or_a_decision_ends_the_wait() {
+    let history = and(deploying(), [awaited(7)]);
+    let arrival = |state: StateVersion, is_decided| InstallCommand::RecordStateArrival {
+        name: "api".into(),
+        state,
+        is_decided,
+    };
+    let arrived = |state| vec![InstallEvent::StateArrived { name: "api".into(), state }];
+    let other = StateVersion { lineage: "other".into(), ..state_version(9) };
+    for (state, is_decided) in
+        [(state_version(7), false), (state_version(8), false), (other.clone(), true)]
+    {
+        let command = arrival(state.clone(), is_decided);
+        install(history.clone()).when(command).then(arrived(state));
+    }
+    for state in [state_version(6), other] {
+        install(history.clone()).when(arrival(state, false)).then_nothing();
+    }
+    install(deploying()).when(arrival(state_version(7), true)).then_nothing();
+}
+
+#[test]
+fn only_a_state_that_the_server_can_have_is_awaited() {
+    let wait = |state| InstallCommand::AwaitState { name: "api".into(), run: ONE, step: S1, state };
+    install(deploying()).when(wait(state_version(7))).then(vec![awaited(7)]);
+    let history = and(deploying(), [awaited(7)]);
+    install(history).when(wait(state_version(7))).then_nothing();
+    let plain = StateVersion { digest: None, ..state_version(7) };
+    install(deploying()).when(wait(plain)).then_nothing();
+}
+
 #[test]
 fn only_components_of_the_install_may_have_a_state() {
     let install = after([record(7)]);

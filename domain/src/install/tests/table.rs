@@ -92,6 +92,23 @@ fn transitions_match_the_golden_table() {
                     reason: "restored".into(),
                 },
             ),
+            (
+                "await state",
+                InstallCommand::AwaitState {
+                    name: "api".into(),
+                    run: ONE,
+                    step: S1,
+                    state: state_version(7),
+                },
+            ),
+            (
+                "record state arrival",
+                InstallCommand::RecordStateArrival {
+                    name: "api".into(),
+                    state: state_version(7),
+                    is_decided: false,
+                },
+            ),
             ("deprovision", InstallCommand::Deprovision),
             ("release", InstallCommand::Release { run: ONE, step: S1 }),
             ("finish run", InstallCommand::FinishRun { run: ONE, outcome: Outcome::Succeeded }),
