@@ -40,6 +40,7 @@ faults! {
     PanicInTask = 8 "panic_in_task", "Panics repeatedly in the background task of timers.";
     PanicInAppender = 9 "panic_in_appender", "Panics in the appender at its next batch.";
     PanicInProjector = 10 "panic_in_projector", "Panics repeatedly in the task that updates projections.";
+    StateWithoutFence = 11 "state_without_fence", "Stores a state of a former execution after a later one has stored one.";
 }
 
 const NONE: u8 = 0;

@@ -40,6 +40,7 @@ pub async fn check_all(source: impl Into<Source>, writes: &[CallerWrite]) -> Vec
     let pool = &source.pool;
     let mut wrong = check_log(pool).await;
     wrong.extend(check_responses(pool, writes).await);
+    wrong.extend(check_states(pool).await);
     wrong.extend(check_projections(&source).await);
     wrong.extend(check_deadlocks(pool).await);
     wrong
@@ -168,6 +169,28 @@ pub async fn check_deadlocks(pool: &PgPool) -> Vec<String> {
 }
 
 /// Returns all events, in order.
+/// Checks the order of the stored states of each component: no execution stores a state after a
+/// later one has stored one, and within a lineage each serial follows the one before.
+pub async fn check_states(pool: &PgPool) -> Vec<String> {
+    type Row = (String, String, i64, String, i64, i64, i64);
+    let sql = "select install, component, number, lineage, serial, fence_epoch, fence_position \
+               from state_version order by install, component, number";
+    let rows: Vec<Row> = sqlx::query_as(sql).fetch_all(pool).await.unwrap();
+    let wrong = |pair: &[Row]| {
+        let [former, next] = pair else { return None };
+        if (&former.0, &former.1) != (&next.0, &next.1) {
+            return None;
+        }
+        let (component, number) = (&next.1, next.2);
+        if (next.5, next.6) < (former.5, former.6) {
+            return Some(format!("state {number} of {component}: an earlier execution stored it"));
+        }
+        (former.3 == next.3 && former.4 >= next.4)
+            .then(|| format!("state {number} of {component}: its serial is {}", next.4))
+    };
+    rows.windows(2).filter_map(wrong).collect()
+}
+
 async fn events(pool: &PgPool) -> Vec<StoredEvent> {
     let mut all: Vec<StoredEvent> = Vec::new();
     loop {

@@ -39,7 +39,11 @@ pub(super) fn place(
     replaces: Replaces,
 ) -> Result<Place, Conflict> {
     let Some(newest) = newest else { return Ok(Place::New) };
-    if new.fence < newest.fence {
+    #[cfg(feature = "fault-injection")]
+    let is_checked = !proof::fault_injection::has(proof::fault_injection::Fault::StateWithoutFence);
+    #[cfg(not(feature = "fault-injection"))]
+    let is_checked = true;
+    if is_checked && new.fence < newest.fence {
         return Err(Conflict::OlderFence);
     }
     if new.lineage != newest.lineage {

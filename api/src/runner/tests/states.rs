@@ -22,6 +22,8 @@ use ulid::Ulid;
 use super::world::{Agent, TestResponse, World};
 use crate::state_versions::{self, Of};
 
+#[cfg(feature = "fault-injection")]
+mod faults;
 mod limits;
 
 /// Running job of the component `web`.
