@@ -65,7 +65,7 @@ pub struct Install {
     pub states: BTreeMap<String, KnownState>,
     /// State versions that only the runner's host has, by component name. No step may begin to
     /// change these components.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub awaited_states: BTreeMap<String, StateVersion>,
 }
 
