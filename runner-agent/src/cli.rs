@@ -97,7 +97,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Publishers { command }) => publishers::run(command, &look()?),
         Some(Command::Secret { command }) => secret::run(command, &look()?),
         Some(Command::Status) => show::status(&look()?),
-        Some(Command::State { command }) => state::run(command, &look()?),
+        Some(Command::State { command }) => state::run(command, &look()?).await,
         Some(Command::Journal(args)) => journal::run(*args, look),
         Some(Command::Witness { command: None | Some(WitnessCommand::Show) }) => {
             show::checkpoint(&look()?)

@@ -222,6 +222,7 @@ async fn context(
     };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
+    let (known_state, known_states) = known_states(data, order, manifest)?;
     Ok(JobContext {
         work_dir: dir.work(),
         state_dir: data.path("state"),
@@ -239,7 +240,8 @@ async fn context(
         job,
         execution,
         rules: rules(data, manifest.kind)?,
-        known_state: known_state(data, manifest)?,
+        known_state,
+        known_states,
         state: order.state.clone(),
         state_port: state_port(order).context("cannot listen on a port for the state")?,
         manifest_digest: order.manifest_digest.clone(),
@@ -269,12 +271,24 @@ fn rules(data: &Data, kind: JobKind) -> anyhow::Result<Option<Rules>> {
     }
 }
 
-/// Returns the state of the job's component that this runner has seen.
-fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
+/// Returns the states that this runner has seen: of the job's component, and of the others whose
+/// states the job may read.
+fn known_states(
+    data: &Data,
+    order: &ShimOrder,
+    manifest: &Manifest,
+) -> io::Result<(KnownState, BTreeMap<String, KnownState>)> {
     let component = manifest.inputs.get("component").and_then(|name| name.as_str());
-    let Some(component) = component else { return Ok(KnownState::default()) };
-    let entries = Journal::open(data)?.read()?;
-    Ok(state::known(&entries).remove(component).unwrap_or_default())
+    let others = order.state.iter().flat_map(|state| state.keys.components());
+    let mut names: Vec<&str> = others.chain(component).collect();
+    names.sort_unstable();
+    if names.is_empty() {
+        return Ok(Default::default());
+    }
+    let mut known = state::known(&Journal::open(data)?.read()?);
+    known.retain(|name, _| names.binary_search(&name.as_str()).is_ok());
+    let own = component.and_then(|name| known.get(name)).cloned().unwrap_or_default();
+    Ok((own, known))
 }
 
 /// Returns the base environment of a child. Of the runner's own variables, it has only those that

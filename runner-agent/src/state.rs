@@ -13,13 +13,22 @@
 //! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        if the shim dies, the next plan does the last two steps
 //! ```
 //!
+//! `opening` decides which state a job begins with, `session` serves and writes it, `reader` reads
+//! the state of another component, and `resolve` carries out the decision of a user.
+//!
 //! [`StateStore`] is the only code that knows these names.
 mod apply;
 mod backend;
 mod cipher;
+mod copies;
 mod dump;
 mod known;
 mod local;
+mod online;
+mod open;
+mod opening;
+mod overview;
+mod reader;
 mod remote;
 mod rescue;
 mod resolve;
@@ -43,8 +52,12 @@ pub use self::{
     cipher::{Cipher, StateKeys},
     known::{KnownState, StateRefusal, carried, known},
     local::pending_uploads,
+    online::Online,
+    open::Known,
+    overview::{Overview, overview},
+    reader::Reading,
     remote::Remote,
-    resolve::{Decision, Overview, Resolution, overview},
+    resolve::{Basis, Decision, Resolution},
     session::{Access, Session},
 };
 pub use schemas::plugin::StateMark;
@@ -80,7 +93,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    fn io(context: String) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(context: String) -> impl FnOnce(io::Error) -> Self {
         move |source| StateError::Io { context, source }
     }
 }
@@ -151,23 +164,6 @@ impl StateStore {
         state.map(Some).map_err(io::Error::other)
     }
 
-    /// Returns the outputs in the state, also the sensitive ones. Empty without a state.
-    pub(crate) fn outputs(&self) -> io::Result<BTreeMap<String, Value>> {
-        #[derive(Deserialize)]
-        struct State {
-            #[serde(default)]
-            outputs: BTreeMap<String, Output>,
-        }
-        #[derive(Deserialize)]
-        struct Output {
-            #[serde(default)]
-            value: Value,
-        }
-        let Some(bytes) = self.read()? else { return Ok(BTreeMap::new()) };
-        let State { outputs } = serde_json::from_slice(&bytes)?;
-        Ok(outputs.into_iter().map(|(name, output)| (name, output.value)).collect())
-    }
-
     /// Returns whether the marker says that the component has no resources.
     pub fn is_marked_as_nothing(&self) -> bool {
         self.dir.join(NOTHING).exists()
@@ -208,9 +204,26 @@ impl StateStore {
         let component = &self.component;
         StateError::Blocked(format!(
             "cannot plan {component}: {why}; on the runner's host, choose the state with `stead-runner state resolve \
-             {component} --reason TEXT` and one of --restore FILE, --keep-current and --nothing-exists"
+             {component} --reason TEXT` and one of --restore FILE, --keep-current, --from-server and --nothing-exists"
         ))
     }
+}
+
+/// Returns the outputs in a state, also the sensitive ones. Empty without a state.
+pub(crate) fn outputs(state: Option<&[u8]>) -> io::Result<BTreeMap<String, Value>> {
+    #[derive(Deserialize)]
+    struct State {
+        #[serde(default)]
+        outputs: BTreeMap<String, Output>,
+    }
+    #[derive(Deserialize)]
+    struct Output {
+        #[serde(default)]
+        value: Value,
+    }
+    let Some(bytes) = state else { return Ok(BTreeMap::new()) };
+    let State { outputs } = serde_json::from_slice(bytes)?;
+    Ok(outputs.into_iter().map(|(name, output)| (name, output.value)).collect())
 }
 
 #[cfg(test)]

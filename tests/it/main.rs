@@ -45,5 +45,6 @@ mod rolling;
 mod runner_calls;
 mod secrets;
 mod sensitive_values;
+mod state_decision;
 mod terraform_tools;
 mod unavailable;

@@ -1,23 +1,33 @@
 //! `stead-runner state`: lists the state of components, and resolves the state after a failed
 //! apply.
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
+use tokio::time::timeout;
 
 use crate::{
+    client::{Client, Tokens},
     data::Data,
     enrol,
-    journal::{Journal, JournalEvent},
+    journal::{Entry, Journal, JournalEvent},
+    keys::Keys,
     seed, show,
-    state::{Cipher, Decision, StateKeys, StateMark, StateStore, overview},
+    state::{
+        Basis, Cipher, Decision, Online, Remote, StateKeys, StateMark, StateStore, known, overview,
+    },
 };
+
+/// Longest wait for a token of the server.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 const RESOLVE: &str = "\
 When Terraform cannot write the state of a component, the runner rescues the state, encrypted, to
-errored-<execution>.encrypted. The runner refuses plans of this component until you choose its state. No state is
-deleted: replaced files get names that begin with `resolved-`, in the same directory. --restore also takes a state in
-clear. A restored state of the known lineage gets the next serial.
+errored-<execution>.encrypted. The runner refuses plans of this component until you choose its state. It also refuses
+them if this host and the server have states that exclude each other. The command reads the newest version of the
+server and stores your choice there first, with the serial after the highest known one. No state is deleted: replaced
+files get names that begin with `resolved-`, in the same directory. --restore takes a rescued file, another encrypted
+copy, or a state in clear.
 
 Examples:
   stead-runner state list
@@ -37,7 +47,8 @@ pub(super) enum StateCommand {
         /// Name from `stead-runner state list`
         component: String,
     },
-    /// Choose the state of a component after an apply that could not write it
+    /// Choose the state of a component after an apply that could not write it, or if this host and
+    /// the server differ
     #[command(after_help = RESOLVE)]
     Resolve(Resolve),
 }
@@ -59,31 +70,37 @@ struct Choice {
     /// Use this file as the state, for example the rescued one
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
-    /// Keep the current state
+    /// Keep the newest state of this host
     #[arg(long)]
     keep_current: bool,
+    /// Use the newest state of the server
+    #[arg(long)]
+    from_server: bool,
     /// The component has no resources; the next apply creates all of them
     #[arg(long)]
     nothing_exists: bool,
 }
 
-pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List => show::print(&list(data)?),
         StateCommand::Pull { component } => show::print(&pull(data, &component)?),
-        StateCommand::Resolve(resolve) => show::print(&resolve_state(data, resolve)?),
+        StateCommand::Resolve(resolve) => show::print(&resolve_state(data, resolve).await?),
     }
 }
 
 fn list(data: &Data) -> anyhow::Result<String> {
-    let mut rows = vec![["COMPONENT", "STATE", "BLOCKED BY"].map(String::from)];
+    let mut rows = vec![["COMPONENT", "STATE", "UPLOAD", "BLOCKED BY"].map(String::from)];
     for state in overview(&data.path("state"))? {
         let mark = state.mark.map_or_else(|error| error.to_string(), |mark| display(&mark));
-        rows.push([state.component, mark, state.blocked.unwrap_or_else(|| "-".into())]);
+        let upload = if state.is_pending { "pending" } else { "-" }.to_owned();
+        rows.push([state.component, mark, upload, state.blocked.unwrap_or_else(|| "-".into())]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let [name, mark] = [0, 1].map(|column| width(column).unwrap_or_default());
-    let row = |row: &[String; 3]| format!("{:<name$}  {:<mark$}  {}\n", row[0], row[1], row[2]);
+    let [name, mark, upload] = [0, 1, 2].map(|column| width(column).unwrap_or_default());
+    let row = |row: &[String; 4]| {
+        format!("{:<name$}  {:<mark$}  {:<upload$}  {}\n", row[0], row[1], row[2], row[3])
+    };
     Ok(rows.iter().map(row).collect())
 }
 
@@ -107,7 +124,7 @@ fn pull(data: &Data, component: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(state.to_vec())?)
 }
 
-fn resolve_state(
+async fn resolve_state(
     data: &Data,
     Resolve { component, choice, reason }: Resolve,
 ) -> anyhow::Result<String> {
@@ -115,6 +132,7 @@ fn resolve_state(
     let decision = match choice {
         Choice { restore: Some(file), .. } => Decision::Restore(file),
         Choice { keep_current: true, .. } => Decision::KeepCurrent,
+        Choice { from_server: true, .. } => Decision::FromServer,
         Choice { .. } => Decision::NothingExists,
     };
     let blocked = overview(&data.path("state"))?
@@ -122,10 +140,18 @@ fn resolve_state(
         .any(|one| one.component == component && one.blocked.is_some());
     let keeps = decision == Decision::KeepCurrent;
     let store = StateStore::new(&data.path("state"), &component);
-    let resolution = store.with_cipher(cipher(data, &component)?).decide(decision)?;
+    let store = store.with_cipher(cipher(data, &component)?);
+    let journal = Journal::open(data)?;
+    let entries = journal.read()?;
+    let highest = known(&entries).remove(&component).unwrap_or_default().highest;
+    let online = online(data, &component, &entries).await?;
+    let basis = match &online {
+        Some(online) => online.basis(highest).await?,
+        None => Basis::offline(highest),
+    };
+    let resolution = store.decide(decision, &basis)?;
     let now = display(resolution.mark());
     let StateMark { lineage, serial } = resolution.mark().clone();
-    let journal = Journal::open(data)?;
     let (name, why) = (component.clone(), reason.clone());
     let resolving = JournalEvent::StateResolving {
         component: name,
@@ -134,7 +160,10 @@ fn resolve_state(
         reason: why,
     };
     journal.write(resolving).context("cannot record the decision in the journal")?;
-    resolution.carry_out()?;
+    match &online {
+        Some(online) => online.carry_out(&resolution).await?,
+        None => resolution.carry_out()?,
+    }
     // Write this entry last: if the process stops earlier, the runner still refuses plans.
     let resolved =
         JournalEvent::StateResolved { component: component.clone(), lineage, serial, reason };
@@ -147,10 +176,35 @@ fn resolve_state(
     })?;
     // A decision that changes nothing was also recorded, because the journal may have contained
     // only the start of an earlier resolution.
-    Ok(match keeps && !blocked {
+    Ok(match keeps && !blocked && !resolution.changes() {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),
     })
+}
+
+/// Returns the server of a decision, in the newest session of the agent. `None` before the runner is
+/// enrolled.
+async fn online(data: &Data, component: &str, entries: &[Entry]) -> anyhow::Result<Option<Online>> {
+    let Some(identity) = enrol::stored_identity(data)? else { return Ok(None) };
+    let opened = entries.iter().rev().find_map(|entry| {
+        let JournalEvent::SessionOpened { generation, .. } = entry.event else { return None };
+        Some(generation)
+    });
+    let generation = opened.context(
+        "cannot ask the server for its newest state: the journal has no session; start the runner first",
+    )?;
+    let keys = Keys::open(data)?;
+    let client = Client::new(&identity.server, &identity.trust)?;
+    let tokens = Tokens::of_session(identity.runner, keys.identity, generation);
+    let token = timeout(TOKEN_TIMEOUT, tokens.current(&client)).await.with_context(|| {
+        format!(
+            "cannot ask {} for its newest state of {component}: the server did not respond; a decision must follow it, so retry",
+            identity.server
+        )
+    })?;
+    let token = token.context("cannot ask the server for its newest state")?;
+    let remote = Remote::new(client.http(), client.base(), &token, component);
+    Ok(Some(Online::new(remote, component)))
 }
 
 /// Returns the keys of a component. `None` before the runner is enrolled.
@@ -176,7 +230,8 @@ mod tests {
     use super::*;
 
     fn nothing_exists() -> Resolve {
-        let choice = Choice { restore: None, keep_current: false, nothing_exists: true };
+        let (restore, keep_current, from_server) = (None, false, false);
+        let choice = Choice { restore, keep_current, from_server, nothing_exists: true };
         Resolve { component: "web".into(), choice, reason: "removed by hand".into() }
     }
 
@@ -185,19 +240,19 @@ mod tests {
         entries.into_iter().skip(1).map(|entry| entry.event).collect()
     }
 
-    #[test]
-    fn a_failed_decision_is_not_recorded_as_resolved() {
+    #[tokio::test]
+    async fn a_failed_decision_is_not_recorded_as_resolved() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let web = data.path("state/web");
         // A directory at the path of the marker file makes the decision fail.
         fs::create_dir_all(web.join("no-prior-state")).unwrap();
-        resolve_state(&data, nothing_exists()).unwrap_err();
+        resolve_state(&data, nothing_exists()).await.unwrap_err();
         let begun = journal_events(&data);
         assert!(matches!(&begun[..], [JournalEvent::StateResolving { .. }]), "{begun:?}");
 
         fs::remove_dir(web.join("no-prior-state")).unwrap();
-        resolve_state(&data, nothing_exists()).unwrap();
+        resolve_state(&data, nothing_exists()).await.unwrap();
         let all = journal_events(&data);
         assert!(matches!(&all[2], JournalEvent::StateResolved { lineage: None, .. }), "{all:?}");
         assert!(web.join("no-prior-state").is_file());

@@ -53,6 +53,13 @@ impl Tokens {
         Tokens { runner, identity, generation: AtomicU64::new(0), cached: Mutex::new(None) }
     }
 
+    /// Returns a source of tokens for a session that another process has opened.
+    pub fn of_session(runner: RunnerId, identity: IdentityKey, generation: u64) -> Self {
+        let tokens = Tokens::new(runner, identity);
+        tokens.generation.store(generation, Ordering::Relaxed);
+        tokens
+    }
+
     /// Drops the cached token.
     pub async fn forget(&self) {
         *self.cached.lock().await = None;

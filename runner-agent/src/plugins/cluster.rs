@@ -5,9 +5,9 @@
 //!                    token        token of a cloud, replaced before it expires
 //! ```
 //!
-//! The manifest names the component that creates the cluster. Credentials come only from this host:
-//! from the state of that component, or from the cloud. So a server cannot choose the address that
-//! receives a credential.
+//! The manifest names the component that creates the cluster. Credentials come only from the state of
+//! that component, which this runner encrypted and signed, or from the cloud. So a server cannot
+//! choose the address that receives a credential.
 
 mod aws;
 mod ecr;
@@ -40,7 +40,7 @@ use super::{
     plugin::{Halt, IoContext, Work},
     work::{is_safe, private_dir},
 };
-use crate::data;
+use crate::{data, state};
 
 pub use self::kubeconfig::{Allowed, Feature};
 
@@ -147,9 +147,10 @@ pub(crate) async fn prepare(
 /// Redacts the credentials in the output `kubeconfig` of the component itself. Terraform prints the
 /// output if the module does not mark it as sensitive.
 pub(crate) fn redact_output(work: &Work<'_>) -> Result<(), PluginError> {
-    let outputs = ClusterOutputs::read(&work.state);
-    let outputs = outputs.doing(|| format!("cannot read the state of {}", work.name))?;
-    let text = outputs.and_then(|outputs| outputs.kubeconfig);
+    let context = || format!("cannot read the state of {}", work.name);
+    let state = work.state.read().doing(context)?;
+    let outputs = state::outputs(state.as_deref().map(Vec::as_slice)).doing(context)?;
+    let text = ClusterOutputs::of(outputs).and_then(|outputs| outputs.kubeconfig);
     let parsed = text.and_then(|text| kubeconfig::parse(&text).ok());
     for secret in parsed.iter().flat_map(Kubeconfig::secrets) {
         work.job.background.secret(secret);
@@ -163,14 +164,10 @@ async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, No
         let why = format!("cannot run the job: {component:?} is not a valid component name");
         return Err(NoAccess::Refused(why));
     }
-    let state = work.job.state_of(component);
-    let outputs = ClusterOutputs::read(&state).map_err(|error| {
-        let context = format!("cannot read the state of {component}");
-        PluginError::Io { context, source: error }
-    })?;
-    let Some(outputs) = outputs else {
+    let outputs = work.job.outputs_of(component).await.map_err(PluginError::from)?;
+    let Some(outputs) = ClusterOutputs::of(outputs) else {
         return Err(NoAccess::Unavailable(format!(
-            "{component} is not deployed, or its state is not on this runner; deploy {component} first, or pass a \
+            "{component} is not deployed, or its state is lost; deploy {component} first, or pass a \
              kubeconfig with --pass-env {KUBECONFIG}"
         )));
     };

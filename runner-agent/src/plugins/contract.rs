@@ -22,7 +22,7 @@ use crate::{
     images::ImageSettings,
     journal::Stop,
     policy::Policy,
-    state::{KnownState, StateKeys, StateMark, StateStore},
+    state::{self, KnownState, Reading, Remote, StateError, StateKeys, StateMark, StateStore},
 };
 
 /// Directories and services that one execution may use.
@@ -61,6 +61,8 @@ pub struct JobContext {
     pub rules: Option<Rules>,
     /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
+    /// Newest state of each other component whose state the job may read, that this runner has seen.
+    pub known_states: BTreeMap<String, KnownState>,
     /// Keys of the states that the job may use. Absent for jobs without state.
     pub state: Option<StateAccess>,
     /// Loopback port on which the programs of the job reach the state. Absent for jobs without state.
@@ -85,6 +87,35 @@ impl JobContext {
     pub(crate) fn state_of(&self, component: &str) -> StateStore {
         let cipher = self.state.as_ref().and_then(|state| state.keys.component(component));
         StateStore::new(&self.state_dir, component).with_cipher(cipher)
+    }
+
+    /// Returns the outputs in the newest state of a component, also the sensitive ones. Empty
+    /// without a state. Waits for the server, which may have a newer one than this host.
+    pub(crate) async fn outputs_of(
+        &self,
+        component: &str,
+    ) -> Result<BTreeMap<String, Value>, StateError> {
+        let (store, registry) = (self.state_of(component), &self.registry);
+        let unread = KnownState::default();
+        let known = self.known_states.get(component).unwrap_or(&unread);
+        let reading = Reading {
+            remote: Remote::new(
+                registry.http.clone(),
+                &registry.base_url,
+                &registry.token,
+                component,
+            ),
+            known,
+            background: self.background.as_ref(),
+            cancel: &self.cancel,
+        };
+        let context = || format!("cannot read the state of {component}");
+        let state = match &self.state {
+            Some(_) => store.read_newest(&reading).await?,
+            // Without keys, the server has no state of the install.
+            None => store.read().map_err(StateError::io(context()))?,
+        };
+        state::outputs(state.as_deref().map(Vec::as_slice)).map_err(StateError::io(context()))
     }
 }
 

@@ -123,7 +123,7 @@ async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
 }
 
 async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-    let destination = Destination::of(work)?;
+    let destination = Destination::of(work).await?;
     let (plan, changes) = match work.operation {
         Operation::Apply => {
             let image = artifact(work)?;
@@ -180,7 +180,7 @@ async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let plan: CopyPlan = serde_json::from_slice(&bytes)
         .map_err(io::Error::from)
         .doing(|| "cannot read the plan".into())?;
-    let destination = Destination::of(work)?;
+    let destination = Destination::of(work).await?;
     if plan.destination != destination {
         let why = "the registry of the install has changed".to_owned();
         return Err(PluginError::PlanStale(why).into());

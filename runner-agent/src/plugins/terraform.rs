@@ -30,7 +30,7 @@ use super::{
     plugin::{Changes, Description, Halt, IoContext, Operation, Outputs, Planned, Plugin, Work},
     process::{self, ChildEnd, Input},
 };
-use crate::state::{Access, Backend, Remote, Session, StateDump, StateMark};
+use crate::state::{Access, Backend, Known, Remote, Session, StateDump, StateMark};
 
 /// Largest output of `show` or `output` in bytes. It is read into memory.
 const OUTPUT_LIMIT: usize = 256 << 20;
@@ -133,8 +133,8 @@ impl Plugin for Terraform {
         let (written_by, cancel) = ((job.job, job.execution), job.cancel.clone());
         let access = Access { cipher, fence, written_by, remote, background, cancel };
         let invalidate = || plans::remove_of(&job.plans_dir, work.name);
-        let session =
-            Session::open(work.state.clone(), access, &job.known_state, invalidate).await?;
+        let known = Known { own: &job.known_state, log: work.manifest.state.as_ref() };
+        let session = Session::open(work.state.clone(), access, known, invalidate).await?;
         let session = Arc::new(session);
         let port = job.state_port.as_ref().ok_or_else(|| {
             PluginError::Refused("cannot run the job: it has no port for its state".into())
@@ -237,6 +237,12 @@ impl Plugin for Terraform {
         plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
+        if let Some((session, _)) = &self.state
+            && let Err(why) = session.require_unchanged().await
+        {
+            self.changed_nothing = true;
+            return Err(PluginError::PlanStale(why).into());
+        }
         let workspace = self.workspace(work)?;
         sink.phase("apply");
         let spec = workspace.spec(vec![

@@ -172,6 +172,12 @@ impl StateStore {
         let context =
             || format!("cannot remove the record of the ended apply of {}", self.component);
         let is_rescued = record.uses_file && self.rescue(record)?;
+        if record.uses_file
+            && self.next().is_ok_and(|next| next.is_some_and(|next| !next.is_decided))
+        {
+            // The end of the shim interrupted the write of a complete state.
+            self.finish_next(None).map_err(StateError::io(context()))?;
+        }
         let mark = if record.uses_file { self.mark() } else { Ok(StateMark::default()) };
         let has_state = mark.as_ref().is_ok_and(|mark| mark.lineage.is_some());
         let is_unchanged = end == ApplyEnd::Unchanged && mark.is_ok();

@@ -40,6 +40,11 @@ impl StateKeys {
         StateKeys { log_id: log_id.into(), install, of }
     }
 
+    /// Returns the names of the components that the job may read.
+    pub fn components(&self) -> impl Iterator<Item = &str> {
+        self.of.iter().map(ComponentKeys::component)
+    }
+
     /// Returns the keys of a component, if the job may read it.
     pub fn component(&self, component: &str) -> Option<Cipher> {
         let keys = self.of.iter().find(|keys| keys.component() == component)?.clone();

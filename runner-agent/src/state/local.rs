@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! state/<component>/state.encrypted        newest state: a line with its version, and the ciphertext
-//!                   state.encrypted.next   state that was not acknowledged yet
+//!                   state.encrypted.next   state that was not acknowledged yet; the next job promotes it or sets it aside
 //!                   state.uploaded         version that the server has acknowledged
 //!                   terraform.tfstate/     directory in place of the file of earlier versions
 //! ```
@@ -42,33 +42,30 @@ impl StateStore {
 
     /// Returns the local copy with its ciphertext.
     pub fn read_stored(&self) -> io::Result<Option<(StateUpload, Vec<u8>)>> {
-        let Some((upload, mut rest)) = self.open_stored()? else { return Ok(None) };
-        let mut ciphertext = Vec::new();
-        rest.read_to_end(&mut ciphertext)?;
-        Ok(Some((upload, ciphertext)))
+        read_copy(&self.encrypted_file())
     }
 
     fn open_stored(&self) -> io::Result<Option<(StateUpload, BufReader<File>)>> {
-        let file = match File::open(self.encrypted_file()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut reader = BufReader::new(file);
-        let mut line = Vec::new();
-        reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
-        let upload = serde_json::from_slice(&line).map_err(|error| {
-            let path = self.encrypted_file();
-            io::Error::other(format!(
-                "{} does not begin with a version: {error}; restore the file from a backup, or remove it if the server has the state",
-                path.display()
-            ))
-        })?;
-        Ok(Some((upload, reader)))
+        open_copy(&self.encrypted_file())
+    }
+
+    pub(super) fn next_file(&self) -> PathBuf {
+        self.dir.join(NEXT)
+    }
+
+    /// Returns the version of the state that a former writer did not acknowledge.
+    pub(super) fn next(&self) -> io::Result<Option<StateUpload>> {
+        Ok(open_copy(&self.next_file())?.map(|(upload, _)| upload))
+    }
+
+    /// Returns the state that a former writer did not acknowledge, with its ciphertext.
+    pub(super) fn read_next(&self) -> io::Result<Option<(StateUpload, Vec<u8>)>> {
+        read_copy(&self.next_file())
     }
 
     /// Writes a state that is not acknowledged yet, and syncs it to disk.
     pub(super) fn write_next(&self, upload: &StateUpload, ciphertext: &[u8]) -> io::Result<()> {
-        let path = self.dir.join(NEXT);
+        let path = self.next_file();
         let mut line = serde_json::to_vec(upload)?;
         line.push(b'\n');
         let write = || -> io::Result<()> {
@@ -86,13 +83,13 @@ impl StateStore {
 
     /// Makes the state of [`StateStore::write_next`] the newest one.
     pub(super) fn commit_next(&self) -> io::Result<()> {
-        fs::rename(self.dir.join(NEXT), self.encrypted_file())?;
+        fs::rename(self.next_file(), self.encrypted_file())?;
         data::sync_parent(&self.encrypted_file())
     }
 
-    /// Removes a state that was not acknowledged.
+    /// Removes a state that was not acknowledged, and that exists elsewhere.
     pub(super) fn discard_next(&self) {
-        let _best_effort = data::remove(&self.dir.join(NEXT));
+        let _best_effort = data::remove(&self.next_file());
     }
 
     /// Records that the server has this version.
@@ -145,6 +142,28 @@ impl StateStore {
         let paths = PLAIN.map(|name| self.dir.join(format!("{name}{MOVED}")));
         paths.into_iter().filter(|path| path.is_file()).collect()
     }
+}
+
+/// Reads an encrypted copy, whose first line is its version.
+pub(super) fn read_copy(path: &Path) -> io::Result<Option<(StateUpload, Vec<u8>)>> {
+    let Some((upload, mut rest)) = open_copy(path)? else { return Ok(None) };
+    let mut ciphertext = Vec::new();
+    rest.read_to_end(&mut ciphertext)?;
+    Ok(Some((upload, ciphertext)))
+}
+
+fn open_copy(path: &Path) -> io::Result<Option<(StateUpload, BufReader<File>)>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
+    let upload = serde_json::from_slice(&line).map_err(|error| {
+        io::Error::other(format!("{} does not begin with a version: {error}", path.display()))
+    })?;
+    Ok(Some((upload, reader)))
 }
 
 /// Returns the stores of all components below `root` whose newest state the server has not

@@ -1,19 +1,33 @@
-//! Calls of a job for the encrypted state of its component on the server.
-use std::time::Duration;
+//! Calls for the encrypted state of a component on the server.
+use std::{io, time::Duration};
 
 use reqwest::{
-    StatusCode,
-    header::{HeaderMap, IF_NONE_MATCH},
+    RequestBuilder, Response, StatusCode,
+    header::{HeaderMap, IF_NONE_MATCH, RETRY_AFTER},
 };
 use schemas::{
     problem::Problem,
     runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload},
 };
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
-/// Time for a response of the server.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes that a slow connection transfers in a second.
-const BYTES_PER_SECOND: u64 = 4 << 20;
+use super::StateError;
+
+/// Time for the response to a write of Terraform, which continues from the disk afterwards.
+const SHORT: Duration = Duration::from_secs(2);
+/// Bytes that a connection transfers in a second while Terraform waits.
+const RATE: u64 = 4 << 20;
+/// Time for a response, and between two parts of it.
+const IDLE: Duration = Duration::from_secs(15);
+/// Bytes that the slowest connection transfers in a second.
+const LOWEST_RATE: u64 = 128 << 10;
+/// Longest wait for a server that does not respond, before a job or a decision fails.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// Pauses between two attempts, unless the server requests a longer one.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// Longest pause that a server can request.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Server's store of the state of one component.
 #[derive(Clone)]
@@ -21,6 +35,7 @@ pub struct Remote {
     http: reqwest::Client,
     url: String,
     token: String,
+    patience: Duration,
 }
 
 impl std::fmt::Debug for Remote {
@@ -39,104 +54,204 @@ pub(super) enum Newest {
     Other(StateHead, Vec<u8>),
 }
 
+impl Newest {
+    pub(super) fn head(&self) -> Option<&StateHead> {
+        match self {
+            Newest::None => None,
+            Newest::Same(head) | Newest::Other(head, _) => Some(head),
+        }
+    }
+}
+
 /// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemoteError {
-    /// The server did not respond, or cannot process the call now.
-    #[error("the server did not respond: {0}")]
-    Unreachable(String),
-    /// The server refuses the state.
+    /// The server did not respond, or cannot process the call now. A repetition can succeed.
+    #[error("the server did not respond: {why}")]
+    Unreachable { why: String, after: Option<Duration> },
+    /// The server refuses the call. A repetition does not help.
     #[error("the server rejected the state: {0}")]
     Rejected(String),
+    /// The server refuses the state because of its size.
+    #[error("the server rejected the state: {0}")]
+    TooLarge(String),
 }
 
 impl Remote {
     pub fn new(http: reqwest::Client, base: &str, token: &str, component: &str) -> Self {
         let url = format!("{base}/runner/v1/state/{component}");
-        Remote { http, url, token: token.into() }
+        Remote { http, url, token: token.into(), patience: PATIENCE }
     }
 
-    /// Stores a version. Returns the newest version afterwards.
+    /// Waits at most this long for a server that does not respond.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Remote { patience, ..self }
+    }
+
+    /// Stores a version while Terraform waits. Returns the newest version afterwards.
     pub(super) async fn put(
         &self,
         upload: &StateUpload,
         ciphertext: bytes::Bytes,
     ) -> Result<StateHead, RemoteError> {
+        self.put_within(SHORT, RATE, upload, ciphertext).await
+    }
+
+    async fn put_within(
+        &self,
+        least: Duration,
+        rate: u64,
+        upload: &StateUpload,
+        ciphertext: bytes::Bytes,
+    ) -> Result<StateHead, RemoteError> {
         let version = serde_json::to_string(upload).map_err(unreachable)?;
-        let request = self
-            .http
-            .put(&self.url)
-            .bearer_auth(&self.token)
-            .header(STATE_VERSION, version)
-            .timeout(timeout(ciphertext.len() as u64))
-            .body(ciphertext);
-        let response = check(request.send().await.map_err(unreachable)?).await?;
+        let limit = least + Duration::from_secs(ciphertext.len() as u64 / rate);
+        let request = self.http.put(&self.url).header(STATE_VERSION, version);
+        let response = self.send(request.timeout(limit).body(ciphertext), limit).await?;
         let body = response.bytes().await.map_err(unreachable)?;
         serde_json::from_slice(&body).map_err(unreachable)
     }
 
     /// Returns the newest version, without its content if it has this digest.
-    pub(super) async fn newest(&self, known: Option<&str>) -> Result<Newest, RemoteError> {
-        let mut request = self
-            .http
-            .get(&self.url)
-            .bearer_auth(&self.token)
-            .timeout(timeout(STATE_CIPHERTEXT_BYTES));
+    async fn newest_once(&self, known: Option<&str>) -> Result<Newest, RemoteError> {
+        let mut request = self.http.get(&self.url);
         if let Some(known) = known {
             request = request.header(IF_NONE_MATCH, format!("\"{known}\""));
         }
-        let response = request.send().await.map_err(unreachable)?;
-        // A server of an earlier version has no states.
-        if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_FOUND) {
-            return Ok(Newest::None);
+        let mut response = self.send(request, IDLE).await?;
+        match response.status() {
+            StatusCode::NO_CONTENT => return Ok(Newest::None),
+            StatusCode::NOT_MODIFIED => return Ok(Newest::Same(head(response.headers())?)),
+            _ => {}
         }
-        if response.status() == StatusCode::NOT_MODIFIED {
-            return Ok(Newest::Same(head(response.headers())?));
-        }
-        let mut response = check(response).await?;
         let head = head(response.headers())?;
         let mut ciphertext = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if (ciphertext.len() + chunk.len()) as u64 > STATE_CIPHERTEXT_BYTES {
-                return Err(RemoteError::Rejected("it is larger than 100 MiB".into()));
+        loop {
+            let part = timeout(IDLE, response.chunk()).await.map_err(unreachable)?;
+            let Some(part) = part.map_err(unreachable)? else { break };
+            if (ciphertext.len() + part.len()) as u64 > STATE_CIPHERTEXT_BYTES {
+                return Err(RemoteError::TooLarge("it is larger than 100 MiB".into()));
             }
-            ciphertext.extend_from_slice(&chunk);
+            ciphertext.extend_from_slice(&part);
         }
         Ok(Newest::Other(head, ciphertext))
     }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        limit: Duration,
+    ) -> Result<Response, RemoteError> {
+        let sent = timeout(limit, request.bearer_auth(&self.token).send()).await;
+        let response = sent.map_err(unreachable)?.map_err(unreachable)?;
+        let status = response.status();
+        // A proxy that answers itself sends other statuses, or no version.
+        match status.is_success() || status == StatusCode::NOT_MODIFIED {
+            true => Ok(response),
+            false => Err(rejection(response).await),
+        }
+    }
+
+    /// Returns the newest version. Waits for a server that does not respond: a job never begins with
+    /// a state that may be an older one.
+    pub(super) async fn newest(
+        &self,
+        known: Option<&str>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Newest, StateError> {
+        self.patiently(waiting, || self.newest_once(known)).await
+    }
+
+    /// Stores a version before the job begins. Waits for a server that does not respond.
+    pub(super) async fn put_patiently(
+        &self,
+        upload: &StateUpload,
+        ciphertext: bytes::Bytes,
+        waiting: &Waiting<'_>,
+    ) -> Result<StateHead, StateError> {
+        let put = || self.put_within(IDLE, LOWEST_RATE, upload, ciphertext.clone());
+        self.patiently(waiting, put).await
+    }
+
+    async fn patiently<T, F: Future<Output = Result<T, RemoteError>>>(
+        &self,
+        waiting: &Waiting<'_>,
+        call: impl Fn() -> F,
+    ) -> Result<T, StateError> {
+        let (begun, mut pause, mut is_first) = (Instant::now(), PAUSES[0], true);
+        let component = waiting.component;
+        loop {
+            let called = waiting.cancel.run_until_cancelled(call()).await;
+            let failed = |why: String| StateError::Io {
+                context: format!("cannot use the state of {component}"),
+                source: io::Error::other(why),
+            };
+            let stopped = || failed("the job was stopped".into());
+            let (why, after) = match called.ok_or_else(stopped)? {
+                Ok(done) => return Ok(done),
+                Err(RemoteError::Unreachable { why, after }) => (why, after),
+                Err(error @ (RemoteError::Rejected(_) | RemoteError::TooLarge(_))) => {
+                    return Err(StateError::Blocked(format!(
+                        "cannot use the state of {component}: {error}"
+                    )));
+                }
+            };
+            if begun.elapsed() >= self.patience {
+                return Err(failed(format!(
+                    "the server did not respond ({why}), so it is unknown whether it has a newer one; retry when it responds"
+                )));
+            }
+            if std::mem::take(&mut is_first) {
+                (waiting.line)(&format!("waiting for the server to read the state: {why}"));
+            }
+            let wait = after.map_or(pause, |after| after.clamp(pause, LONGEST_PAUSE));
+            let slept = waiting.cancel.run_until_cancelled(tokio::time::sleep(wait)).await;
+            slept.ok_or_else(stopped)?;
+            pause = (2 * pause).min(PAUSES[1]);
+        }
+    }
 }
 
-fn timeout(bytes: u64) -> Duration {
-    TIMEOUT + Duration::from_secs(bytes / BYTES_PER_SECOND)
+/// Component that waits for the server, and how it can be stopped.
+pub(super) struct Waiting<'a> {
+    pub component: &'a str,
+    pub cancel: &'a CancellationToken,
+    pub line: &'a (dyn Fn(&str) + Sync),
 }
 
 fn head(headers: &HeaderMap) -> Result<StateHead, RemoteError> {
     let header = headers.get(STATE_VERSION).and_then(|value| value.to_str().ok());
     let head = header.and_then(|json| serde_json::from_str::<StateHead>(json).ok());
     let head = head.filter(StateHead::is_valid);
-    head.ok_or_else(|| RemoteError::Unreachable("its response names no version".into()))
+    let why = "its response names no version".to_owned();
+    head.ok_or(RemoteError::Unreachable { why, after: None })
 }
 
-/// Returns the response if it is a success. A rejection with a problem is final, except those that
-/// another attempt or another token can change.
-async fn check(response: reqwest::Response) -> Result<reqwest::Response, RemoteError> {
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
-    }
-    let body = response.bytes().await.unwrap_or_default();
-    let problem = serde_json::from_slice::<Problem>(&body).ok();
-    let is_final = matches!(status.as_u16(), 400 | 403 | 409 | 412 | 413 | 422);
-    Err(match problem {
-        Some(problem) if is_final => RemoteError::Rejected(problem.to_string()),
-        Some(problem) => RemoteError::Unreachable(problem.to_string()),
+/// Returns the error of a response. Only responses of the server about this state are final: a
+/// proxy, another token or a later attempt can change all others. No status means that there is no
+/// state.
+async fn rejection(response: Response) -> RemoteError {
+    let (status, after) = (response.status(), retry_after(response.headers()));
+    let body = timeout(IDLE, response.bytes()).await;
+    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
         // The response of a proxy.
-        None => RemoteError::Unreachable(status.to_string()),
-    })
+        return RemoteError::Unreachable { why: status.to_string(), after };
+    };
+    match (status.as_u16(), problem.code.as_str()) {
+        (409, "state_conflict") | (412, "fenced") => RemoteError::Rejected(problem.to_string()),
+        (413, "too_large") => RemoteError::TooLarge(problem.to_string()),
+        _ => RemoteError::Unreachable { why: problem.to_string(), after },
+    }
+}
+
+/// Returns the seconds in `Retry-After`. A date is ignored.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 fn unreachable(error: impl std::error::Error) -> RemoteError {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-    RemoteError::Unreachable(text)
+    let why = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+    RemoteError::Unreachable { why, after: None }
 }

@@ -8,7 +8,7 @@ use domain::ids::ExecutionId;
 use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
-use super::{ERRORED, StateError, StateStore, apply::InProgress, mark_of};
+use super::{ERRORED, StateError, StateStore, apply::InProgress, local::read_copy, mark_of};
 use crate::data;
 
 /// File in the module's directory to which Terraform writes a state that it cannot store.
@@ -64,14 +64,19 @@ impl StateStore {
         data::remove(dump)
     }
 
-    fn store_rescue(&self, state: &[u8], execution: ExecutionId) -> io::Result<()> {
+    /// Encrypts a state that only a decision of a user can make current.
+    pub(super) fn store_rescue(&self, state: &[u8], execution: ExecutionId) -> io::Result<()> {
         mark_of(state)?;
         let ciphertext = self.require_cipher()?.encrypt_rescue(execution, state)?;
         data::replace(&self.rescued_file(execution), &ciphertext)
     }
 
-    /// Reads a state that a user chose: a rescued one, or a file in clear.
+    /// Reads a state that a user chose: a rescued one, an encrypted copy, or a file in clear.
     pub(super) fn read_chosen(&self, file: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        if let Ok(Some((upload, ciphertext))) = read_copy(file) {
+            let state = self.require_cipher()?.decrypt_state(&upload.head, &ciphertext);
+            return state.map_err(io::Error::other);
+        }
         let bytes = Zeroizing::new(fs::read(file)?);
         let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let execution = name.strip_suffix(ENCRYPTED).and_then(|name| {

@@ -1,10 +1,13 @@
-//! State of one component during one job: read once, then served to Terraform and written by it.
+//! State of one component during one job: opened once, then served to Terraform and written by it.
 //!
 //! ```text
-//! open   local copy ─▶ newest of the server, if it is newer ─▶ plain file of an earlier version
 //! write  encrypt ─▶ state.encrypted.next ─▶ upload ─▶ rename ─▶ journal ─▶ acknowledge
-//!                                            └─ no response: acknowledge, the agent uploads later
+//!                                            ├─ no response: acknowledge, the agent uploads later
+//!                                            └─ rejected: keep an encrypted rescue, and fail
 //! ```
+//!
+//! A write is a task of its own: it ends also if Terraform does not wait for it. The next job
+//! finishes a write that even the end of the shim interrupted, see `opening`.
 use std::{
     sync::{
         Arc,
@@ -19,22 +22,22 @@ use schemas::{
     manifest::Fence,
     runner::{STATE_BYTES, StateHead, StateUpload},
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot, watch};
 use zeroize::Zeroizing;
 
 use super::{
-    KnownState, StateError, StateMark, StateStore,
-    cipher::{Cipher, DecryptError},
-    local::is_empty,
-    mark_of,
-    remote::{Newest, Remote, RemoteError},
+    StateError, StateMark, StateStore,
+    cipher::Cipher,
+    copies::{Current, encrypt},
+    remote::{Remote, RemoteError, Waiting},
 };
-use crate::plugins::{Background, Cancel};
+use crate::{
+    plugins::{Background, Cancel},
+    tasks,
+};
 
-/// Number of attempts to read the state from the server at the start of a job.
-const READS: u32 = 3;
-/// Pause before another attempt to read or to write.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause before another attempt to write a state that neither this host nor the server stored.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that a job needs to use the state of its component.
 pub struct Access {
@@ -48,16 +51,14 @@ pub struct Access {
 
 /// Open state of one component.
 pub struct Session {
-    store: StateStore,
-    access: Access,
+    pub(super) store: StateStore,
+    pub(super) access: Access,
     current: Mutex<Option<Current>>,
-    /// True after the server did not respond: later writes do not wait for it.
+    /// True after the server did not respond: later writes do not wait for it, until the agent has
+    /// uploaded all.
     is_spooling: AtomicBool,
-}
-
-struct Current {
-    head: StateHead,
-    state: Zeroizing<Vec<u8>>,
+    /// Number of writes that have begun and not ended.
+    writes: watch::Sender<usize>,
 }
 
 /// Reason why a state was not written.
@@ -75,232 +76,37 @@ pub enum WriteError {
     NotStored(String),
 }
 
+/// Write that has begun, until it is dropped.
+struct Writing(Arc<Session>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.writes.send_modify(|writes| *writes -= 1);
+    }
+}
+
 impl Session {
-    /// Reads the newest state. Moves a plain file of an earlier version: `invalidate` removes the
-    /// saved plans of the component.
-    pub async fn open(
-        store: StateStore,
-        access: Access,
-        known: &KnownState,
-        invalidate: impl FnOnce() -> std::io::Result<()>,
-    ) -> Result<Self, StateError> {
-        store.discard_next();
-        let session =
-            Session { store, access, current: Mutex::new(None), is_spooling: false.into() };
-        let local = session.local()?;
-        let current = session.newest(local).await?;
-        let current = session.move_plain(current, invalidate).await?;
-        session.check_digest(current.as_ref(), known)?;
-        *session.current.lock().await = current;
-        Ok(session)
+    pub(super) fn new(store: StateStore, access: Access) -> Self {
+        let (current, is_spooling) = (Mutex::new(None), AtomicBool::new(false));
+        Session { store, access, current, is_spooling, writes: watch::Sender::new(0) }
     }
 
-    fn component(&self) -> &str {
+    pub(super) async fn set_current(&self, current: Option<Current>) {
+        *self.current.lock().await = current;
+    }
+
+    pub(super) fn component(&self) -> &str {
         &self.store.component
     }
 
-    fn io(&self, what: &str) -> impl FnOnce(std::io::Error) -> StateError {
+    pub(super) fn io(&self, what: &str) -> impl FnOnce(std::io::Error) -> StateError + use<> {
         StateError::io(format!("cannot {what} the state of {}", self.component()))
-    }
-
-    fn blocked(&self, why: impl std::fmt::Display) -> StateError {
-        let why = format!("cannot use the state of {}: {why}", self.component());
-        StateError::Blocked(why)
-    }
-
-    fn decrypt(
-        &self,
-        head: StateHead,
-        ciphertext: &[u8],
-        origin: &str,
-    ) -> Result<Current, StateError> {
-        let refused = |error: DecryptError| {
-            let (lineage, serial) = (&head.lineage, head.serial);
-            self.blocked(format!(
-                "serial {serial} of lineage {lineage} from {origin} is refused: {error}"
-            ))
-        };
-        let state = self.access.cipher.decrypt_state(&head, ciphertext).map_err(refused)?;
-        // The version is authentic, but an earlier runner could have written another one.
-        let mark = mark_of(&state).map_err(self.io("read"))?;
-        if mark.lineage.as_ref() != Some(&head.lineage) || mark.serial != head.serial {
-            return Err(self.blocked(format!("the state from {origin} has another version inside")));
-        }
-        Ok(Current { head, state })
-    }
-
-    fn local(&self) -> Result<Option<Current>, StateError> {
-        let stored = self.store.read_stored().map_err(self.io("read"))?;
-        let origin = self.store.encrypted_file().display().to_string();
-        stored
-            .map(|(upload, ciphertext)| self.decrypt(upload.head, &ciphertext, &origin))
-            .transpose()
-    }
-
-    /// Returns the newest of the local state and the server's.
-    async fn newest(&self, local: Option<Current>) -> Result<Option<Current>, StateError> {
-        let known = local.as_ref().map(|local| local.head.digest.as_str());
-        let mut attempt = 1;
-        let newest = loop {
-            match self.access.remote.newest(known).await {
-                Err(RemoteError::Unreachable(_)) if attempt < READS && local.is_none() => {
-                    attempt += 1;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                newest => break newest,
-            }
-        };
-        match (newest, local) {
-            (Ok(Newest::None), local) => Ok(local),
-            (Ok(Newest::Same(head)), Some(local)) if head.version() == local.head.version() => {
-                self.store.mark_uploaded(&local.head).map_err(self.io("record"))?;
-                Ok(Some(local))
-            }
-            (Ok(Newest::Same(_)), local) => Ok(local),
-            (Ok(Newest::Other(head, ciphertext)), local) => {
-                self.replace_by(head, &ciphertext, local)
-            }
-            (Err(RemoteError::Unreachable(why)), Some(local)) => {
-                let text =
-                    format!("the server did not respond, so the state of this host is used: {why}");
-                self.access.background.line(&text);
-                Ok(Some(local))
-            }
-            (Err(RemoteError::Unreachable(why)), None) => {
-                Err(self.io("read")(std::io::Error::other(format!(
-                    "it is not on this host, and the server did not respond ({why}); retry"
-                ))))
-            }
-            (Err(RemoteError::Rejected(why)), _) => Err(self.blocked(why)),
-        }
-    }
-
-    /// Stores the server's version on this host if it is newer than the local one.
-    fn replace_by(
-        &self,
-        head: StateHead,
-        ciphertext: &[u8],
-        local: Option<Current>,
-    ) -> Result<Option<Current>, StateError> {
-        if head.fence > self.access.fence {
-            return Err(self.blocked("a later execution has written a state"));
-        }
-        if let Some(local) = local {
-            let pending = self.store.pending().map_err(self.io("read"))?.is_some();
-            let is_newer = (head.fence, head.serial) > (local.head.fence, local.head.serial);
-            match (is_newer, pending) {
-                (true, false) => {}
-                (true, true) => {
-                    return Err(self.blocked(format!(
-                        "this host has serial {} of lineage {}, which the server never got, and another host has written serial {} of \
-                         lineage {}; on the host with the right state, run `stead-runner state resolve {} --keep-current --reason TEXT`",
-                        local.head.serial,
-                        local.head.lineage,
-                        head.serial,
-                        head.lineage,
-                        self.component(),
-                    )));
-                }
-                (false, _) => return Ok(Some(local)),
-            }
-        }
-        let current = self.decrypt(head, ciphertext, "the server")?;
-        let head = current.head.clone();
-        let upload = StateUpload { head, written_by: None, is_decided: false };
-        let stored = self.store.write_next(&upload, ciphertext);
-        let stored = stored.and_then(|()| self.store.commit_next());
-        let stored = stored.and_then(|()| self.store.mark_uploaded(&upload.head));
-        stored.map_err(self.io("store"))?;
-        Ok(Some(current))
-    }
-
-    /// Moves the state out of the file of an earlier version, once the server has it. Can be
-    /// repeated after any interruption.
-    async fn move_plain(
-        &self,
-        current: Option<Current>,
-        invalidate: impl FnOnce() -> std::io::Result<()>,
-    ) -> Result<Option<Current>, StateError> {
-        let plain = self.store.plain().map_err(self.io("read"))?.map(Zeroizing::new);
-        let current = match (plain, current) {
-            (None, current) => current,
-            (Some(plain), Some(current)) if *plain == *current.state => {
-                invalidate().map_err(self.io("move"))?;
-                Some(current)
-            }
-            (Some(_), Some(current)) => {
-                return Err(self.blocked(format!(
-                    "{} has another state than serial {} of lineage {}, which is stored encrypted; move that file away, or choose it with \
-                     `stead-runner state resolve {} --restore FILE --reason TEXT`",
-                    self.store.file().display(),
-                    current.head.serial,
-                    current.head.lineage,
-                    self.component(),
-                )));
-            }
-            (Some(plain), None) => {
-                let (upload, ciphertext) = self.encrypt(&plain)?;
-                let stored = self.store.write_next(&upload, &ciphertext);
-                stored.map_err(self.io("encrypt"))?;
-                if let Err(error) = self.access.remote.put(&upload, ciphertext.into()).await {
-                    self.store.discard_next();
-                    return Err(self.blocked(format!(
-                        "it is still a file in clear on this host, and the server has not stored it: {error}; retry"
-                    )));
-                }
-                let stored = self.store.commit_next();
-                let stored = stored.and_then(|()| self.store.mark_uploaded(&upload.head));
-                stored.map_err(self.io("store"))?;
-                invalidate().map_err(self.io("move"))?;
-                self.access.background.line(
-                    "the state is now stored encrypted on this host and on the server; plans that waited are invalid",
-                );
-                Some(Current { head: upload.head, state: plain })
-            }
-        };
-        self.store.retire_plain().map_err(self.io("move"))?;
-        Ok(current)
-    }
-
-    /// Refuses a state that has the known version and other content.
-    fn check_digest(
-        &self,
-        current: Option<&Current>,
-        known: &KnownState,
-    ) -> Result<(), StateError> {
-        let (Some(current), Some(digest)) = (current, &known.digest) else { return Ok(()) };
-        let is_known = known.newest.lineage.as_ref() == Some(&current.head.lineage)
-            && known.newest.serial == current.head.serial;
-        if is_known && *digest != current.head.digest {
-            return Err(self.blocked(format!(
-                "serial {} of lineage {} has other content than the one that this runner recorded",
-                current.head.serial, current.head.lineage
-            )));
-        }
-        Ok(())
-    }
-
-    fn encrypt(&self, state: &[u8]) -> Result<(StateUpload, Vec<u8>), StateError> {
-        let mark = mark_of(state).map_err(self.io("read"))?;
-        let head = StateHead {
-            lineage: mark.lineage.unwrap_or_default(),
-            serial: mark.serial,
-            fence: self.access.fence,
-            digest: self.access.cipher.digest(state),
-            is_empty: is_empty(state),
-        };
-        let ciphertext = self.access.cipher.encrypt_state(&head, state);
-        let ciphertext = ciphertext.map_err(self.io("encrypt"))?;
-        Ok((StateUpload { head, written_by: None, is_decided: false }, ciphertext))
     }
 
     /// Returns lineage and serial of the state.
     pub async fn mark(&self) -> StateMark {
         let current = self.current.lock().await;
-        current.as_ref().map_or_else(StateMark::default, |current| StateMark {
-            lineage: Some(current.head.lineage.clone()),
-            serial: current.head.serial,
-        })
+        current.as_ref().map_or_else(StateMark::default, Current::mark)
     }
 
     /// Returns the state, if the component has one.
@@ -309,57 +115,98 @@ impl Session {
         current.as_ref().map(|current| Bytes::copy_from_slice(&current.state))
     }
 
+    /// Returns the keyed digest of the current state.
+    pub async fn digest(&self) -> Option<String> {
+        self.current.lock().await.as_ref().map(|current| current.head.digest.clone())
+    }
+
+    /// Refuses to apply if a user has chosen another state on this host since the job opened its
+    /// state.
+    pub async fn require_unchanged(&self) -> Result<(), String> {
+        let current = self.current.lock().await;
+        let opened = current.as_ref().map(|current| &current.head);
+        let stored = self.store.stored().map_err(|error| error.to_string())?;
+        let is_same = match (&stored, opened) {
+            (Some(stored), Some(opened)) => stored.head.version() == opened.version(),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        match is_same {
+            true => Ok(()),
+            false => Err("a user chose another state during the job".into()),
+        }
+    }
+
     /// Writes a state. Returns when it is on this host's disk or on the server, and on both if the
-    /// server responds.
-    pub async fn write(&self, state: Zeroizing<Vec<u8>>) -> Result<(), WriteError> {
+    /// server responds. The write continues if the caller stops waiting.
+    pub async fn write(self: &Arc<Self>, state: Zeroizing<Vec<u8>>) -> Result<(), WriteError> {
+        self.writes.send_modify(|writes| *writes += 1);
+        let (writing, (ended, result)) = (Writing(Arc::clone(self)), oneshot::channel());
+        tasks::detach("state write", async move {
+            // Nobody may be waiting any more.
+            let _unheard = ended.send(writing.0.write_now(state).await);
+        });
+        let panicked = || WriteError::NotStored("the runner failed to write the state".into());
+        result.await.unwrap_or_else(|_| Err(panicked()))
+    }
+
+    async fn write_now(&self, state: Zeroizing<Vec<u8>>) -> Result<(), WriteError> {
         if state.len() as u64 > STATE_BYTES {
             return Err(WriteError::TooLarge);
         }
         let mut current = self.current.lock().await;
-        let (upload, ciphertext) = self.encrypt(&state).map_err(|error| match error {
-            StateError::Io { source, .. } => WriteError::Invalid(source.to_string()),
-            StateError::Blocked(why) => WriteError::Invalid(why),
-        })?;
-        if !upload.head.is_valid() {
+        let encrypted = encrypt(&self.access.cipher, &state, self.access.fence);
+        let (head, ciphertext) =
+            encrypted.map_err(|error| WriteError::Invalid(error.to_string()))?;
+        if !head.is_valid() {
             return Err(WriteError::Invalid("its lineage or serial is invalid".into()));
         }
-        if current.as_ref().is_some_and(|current| current.head.version() == upload.head.version()) {
+        if current.as_ref().is_some_and(|current| current.head.version() == head.version()) {
             return Ok(());
         }
-        let ciphertext = Bytes::from(ciphertext);
         loop {
-            match self.store_once(&upload, &ciphertext).await {
+            match self.store_once(&head, &ciphertext).await {
                 Ok(()) => break,
                 Err(WriteError::NotStored(why)) => {
-                    self.access.background.line(&format!("the state waits: {why}"));
+                    self.line(&format!("the state waits: {why}"));
                     tokio::select! {
                         () = self.access.cancel.requested.cancelled() => {
                             return Err(WriteError::NotStored(why));
                         }
-                        () = tokio::time::sleep(5 * PAUSE) => {}
+                        () = tokio::time::sleep(PAUSE) => {}
                     }
                 }
-                Err(final_error) => return Err(final_error),
+                Err(rejected) => {
+                    self.keep_rejected(&state);
+                    return Err(rejected);
+                }
             }
         }
-        if let Err(error) = self.access.background.state(self.component(), &upload.head) {
-            let line = format!("cannot record the version of the state in the journal: {error}");
-            self.access.background.line(&line);
-        }
-        *current = Some(Current { head: upload.head, state });
+        self.record(&head);
+        *current = Some(Current { head, state });
         Ok(())
     }
 
-    async fn store_once(&self, upload: &StateUpload, ciphertext: &Bytes) -> Result<(), WriteError> {
+    async fn store_once(&self, head: &StateHead, ciphertext: &Bytes) -> Result<(), WriteError> {
         // The agent needs the origin for a late upload, and the token of the job proves it now.
-        let spooled = StateUpload { written_by: Some(self.access.written_by), ..upload.clone() };
+        let written_by = Some(self.access.written_by);
+        let spooled = StateUpload { head: head.clone(), written_by, is_decided: false };
         let written = self.store.write_next(&spooled, ciphertext).or_else(|_full| {
             self.store.free_reserve()?;
             self.store.write_next(&spooled, ciphertext)
         });
-        let waits_for_server = written.is_err() || !self.is_spooling.load(Ordering::Relaxed);
-        let sent = match waits_for_server {
-            true => self.access.remote.put(upload, ciphertext.clone()).await.map(Some),
+        if written.is_err() {
+            // The server alone will have this state. The journal has its own reserve, and proves to
+            // the next job that this host wrote it.
+            self.record(head);
+        }
+        let is_spooling = self.is_spooling.load(Ordering::Relaxed)
+            && self.store.pending().is_ok_and(|pending| pending.is_some());
+        let sent = match written.is_err() || !is_spooling {
+            true => {
+                let upload = StateUpload { written_by: None, ..spooled };
+                self.access.remote.put(&upload, ciphertext.clone()).await.map(Some)
+            }
             false => Ok(None),
         };
         let commit = || {
@@ -367,44 +214,74 @@ impl Session {
             committed.map_err(|error| WriteError::NotStored(error.to_string()))
         };
         match (written, sent) {
-            (_, Err(RemoteError::Rejected(why))) => {
-                self.store.discard_next();
-                Err(WriteError::Conflict(why))
-            }
+            (_, Err(RemoteError::Rejected(why))) => Err(WriteError::Conflict(why)),
+            (_, Err(RemoteError::TooLarge(_))) => Err(WriteError::TooLarge),
             (Ok(()), Ok(Some(_))) => {
                 commit()?;
-                let _uploaded_again = self.store.mark_uploaded(&upload.head);
+                self.is_spooling.store(false, Ordering::Relaxed);
+                let _uploaded_again = self.store.mark_uploaded(head);
                 Ok(())
             }
             (Ok(()), Ok(None)) => commit(),
-            (Ok(()), Err(RemoteError::Unreachable(why))) => {
+            (Ok(()), Err(error @ RemoteError::Unreachable { .. })) => {
                 commit()?;
                 self.is_spooling.store(true, Ordering::Relaxed);
-                let serial = upload.head.serial;
-                self.access.background.line(&format!(
-                    "state_upload_pending: only this host has serial {serial} of the state, because the server did not respond: {why}"
+                let serial = head.serial;
+                self.line(&format!(
+                    "state_upload_pending: only this host has serial {serial} of the state, because {error}"
                 ));
                 Ok(())
             }
             // The server has the only copy until the next job reads it.
             (Err(_full), Ok(_)) => Ok(()),
-            (Err(full), Err(RemoteError::Unreachable(why))) => Err(WriteError::NotStored(format!(
-                "this host cannot store it ({full}), and the server did not respond ({why})"
-            ))),
+            (Err(full), Err(error @ RemoteError::Unreachable { .. })) => Err(
+                WriteError::NotStored(format!("this host cannot store it ({full}), and {error}")),
+            ),
         }
     }
 
-    /// Stores a state on this host that only the server has, and uploads one that only this host
-    /// has. Called at the end of an apply. What fails here is done by the agent or by the next job.
+    /// Keeps a state that the server rejected as a rescue, which blocks plans until a user decides.
+    fn keep_rejected(&self, state: &[u8]) {
+        let (_, execution) = self.access.written_by;
+        let rescue = || self.store.store_rescue(state, execution);
+        let kept = rescue().or_else(|_full| {
+            self.store.free_reserve()?;
+            rescue()
+        });
+        match kept {
+            Ok(()) => self.store.discard_next(),
+            // The file of the write stays, and the next job sets it aside or is refused.
+            Err(error) => self.line(&format!("cannot rescue the rejected state: {error}")),
+        }
+    }
+
+    fn record(&self, head: &StateHead) {
+        if let Err(error) = self.access.background.state(self.component(), head) {
+            let line = format!("cannot record the version of the state in the journal: {error}");
+            self.line(&line);
+        }
+    }
+
+    /// Waits for all writes. Then stores a state on this host that only the server has, and uploads
+    /// one that only this host has. Called at the end of an apply. What fails here is done by the
+    /// agent or by the next job.
     pub async fn settle(&self) {
+        let mut writes = self.writes.subscribe();
+        while *writes.borrow_and_update() > 0 {
+            if writes.changed().await.is_err() {
+                break;
+            }
+        }
         let current = self.current.lock().await;
         let Some(current) = current.as_ref() else { return };
         let stored = self.store.stored().ok().flatten();
         if stored.is_none_or(|stored| stored.head.version() != current.head.version())
-            && let Ok((upload, ciphertext)) = self.encrypt(&current.state)
-            && self.store.write_next(&upload, &ciphertext).is_ok()
+            && let Ok((head, ciphertext)) =
+                encrypt(&self.access.cipher, &current.state, current.head.fence)
         {
-            let committed = self.store.commit_next();
+            let upload = StateUpload { head, written_by: None, is_decided: false };
+            let written = self.store.write_next(&upload, &ciphertext);
+            let committed = written.and_then(|()| self.store.commit_next());
             let _read_again = committed.and_then(|()| self.store.mark_uploaded(&upload.head));
         }
         if let Ok(Some(pending)) = self.store.pending()
@@ -423,8 +300,8 @@ impl Session {
         self.access.background.line(text);
     }
 
-    /// Returns the keyed digest of the current state.
-    pub async fn digest(&self) -> Option<String> {
-        self.current.lock().await.as_ref().map(|current| current.head.digest.clone())
+    /// Calls `call` with the settings to wait for the server.
+    pub(super) fn waiting<'a>(&'a self, line: &'a (dyn Fn(&str) + Sync)) -> Waiting<'a> {
+        Waiting { component: self.component(), cancel: &self.access.cancel.requested, line }
     }
 }

@@ -93,7 +93,7 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
     assert!(!fixture.module.path().join("errored.tfstate").exists());
     // when a user chooses the rescued state
     let decision = Decision::Restore(rescued);
-    let resolution = fixture.store.decide(decision).unwrap();
+    let resolution = fixture.store.decide(decision, &Basis::default()).unwrap();
     assert_eq!(resolution.mark().serial, 2);
     resolution.carry_out().unwrap();
     drop(resolution);
@@ -110,7 +110,8 @@ fn a_restored_state_of_the_known_lineage_gets_the_next_serial() {
     let file = fixture.module.path().join("backup.tfstate");
     let restore = |serial: u64, becomes: u64| {
         fs::write(&file, state(serial)).unwrap();
-        let resolution = fixture.store.decide(Decision::Restore(file.clone())).unwrap();
+        let resolution =
+            fixture.store.decide(Decision::Restore(file.clone()), &Basis::default()).unwrap();
         assert_eq!(resolution.mark().serial, becomes);
         resolution.carry_out().unwrap();
         assert_eq!(fixture.store.mark().unwrap().serial, becomes);
@@ -119,7 +120,7 @@ fn a_restored_state_of_the_known_lineage_gets_the_next_serial() {
     restore(3, 8);
     restore(20, 21);
     // Without resources, the next apply continues from an empty state.
-    let resolution = fixture.store.decide(Decision::NothingExists).unwrap();
+    let resolution = fixture.store.decide(Decision::NothingExists, &Basis::default()).unwrap();
     assert_eq!(resolution.mark(), &StateMark::default());
     resolution.carry_out().unwrap();
     assert_eq!(fixture.store.mark().unwrap().serial, 22);
@@ -127,6 +128,21 @@ fn a_restored_state_of_the_known_lineage_gets_the_next_serial() {
     let names = fs::read_dir(fixture.store.dir()).unwrap().map(|entry| entry.unwrap().file_name());
     let aside = names.filter(|name| name.to_string_lossy().starts_with(RESOLVED));
     assert_eq!(aside.count(), 3, "every replaced state is kept");
+}
+
+#[test]
+fn an_apply_whose_first_write_was_interrupted_blocks_no_plan() {
+    let fixture = fixture();
+    let cipher = fixture.store.cipher.clone().unwrap();
+    fixture.begin();
+    let fence = schemas::manifest::Fence { epoch: 1, position: 9 };
+    let (head, ciphertext) = copies::encrypt(&cipher, &state(1), fence).unwrap();
+    let upload = schemas::runner::StateUpload { head, written_by: None, is_decided: false };
+    fixture.store.write_next(&upload, &ciphertext).unwrap();
+    fixture.shim_dies();
+    fixture.store.require_resolved().unwrap();
+    assert_eq!(**fixture.store.read().unwrap().unwrap(), state(1));
+    assert_eq!(fixture.store.pending().unwrap(), Some(upload));
 }
 
 #[test]
@@ -139,9 +155,11 @@ fn a_truncated_state_blocks_until_a_user_decides() {
     let why = fixture.blocked();
     let file = fixture.store.file().display().to_string();
     assert!(why.contains(&file) && why.contains("stead-runner state resolve web"), "{why}");
-    assert!(fixture.store.decide(Decision::KeepCurrent).is_err());
-    assert!(fixture.store.decide(Decision::Restore(fixture.store.file())).is_err());
-    fixture.store.decide(Decision::NothingExists).unwrap().carry_out().unwrap();
+    assert!(fixture.store.decide(Decision::KeepCurrent, &Basis::default()).is_err());
+    assert!(
+        fixture.store.decide(Decision::Restore(fixture.store.file()), &Basis::default()).is_err()
+    );
+    fixture.store.decide(Decision::NothingExists, &Basis::default()).unwrap().carry_out().unwrap();
     fixture.store.require_resolved().unwrap();
     assert!(fixture.store.is_marked_as_nothing() && !fixture.store.file().exists());
     // The truncated state was not deleted.
@@ -169,7 +187,7 @@ fn an_apply_that_still_runs_blocks_the_plan() {
     record.process = Process::of(std::os::unix::process::parent_id()).unwrap();
     data::replace_json(&fixture.store.dir().join(IN_PROGRESS), &record).unwrap();
     assert!(fixture.blocked().contains("still runs"));
-    assert!(fixture.store.decide(Decision::NothingExists).is_err());
+    assert!(fixture.store.decide(Decision::NothingExists, &Basis::default()).is_err());
 }
 
 #[test]
@@ -187,7 +205,12 @@ fn an_apply_runs_as_long_as_any_process_of_its_execution() {
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(200));
     let why = fixture.blocked();
-    let error = fixture.store.decide(Decision::KeepCurrent).map(drop).unwrap_err().to_string();
+    let error = fixture
+        .store
+        .decide(Decision::KeepCurrent, &Basis::default())
+        .map(drop)
+        .unwrap_err()
+        .to_string();
     terraform.kill().unwrap();
     terraform.wait().unwrap();
     for why in [why, error] {
@@ -200,7 +223,7 @@ fn an_apply_runs_as_long_as_any_process_of_its_execution() {
 fn only_one_process_begins_ends_or_resolves_at_a_time() {
     let fixture = fixture();
     fs::write(fixture.store.file(), state(1)).unwrap();
-    let resolution = fixture.store.decide(Decision::KeepCurrent).unwrap();
+    let resolution = fixture.store.decide(Decision::KeepCurrent, &Basis::default()).unwrap();
     let (store, module) = (fixture.store.clone(), fixture.module.path().to_owned());
     let applies = std::thread::spawn(move || {
         store.begin_apply(execution(), &module, true).unwrap();

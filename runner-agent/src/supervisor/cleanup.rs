@@ -159,7 +159,10 @@ fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<J
         let of_crash = crash && execution.is_some_and(|execution| crashed.contains(&execution));
         !is_of_state(&entry.event) && (of_claim || of_execution || of_crash)
     };
-    let jobs = entries.iter().filter(|entry| is_needed(entry)).cloned();
+    // Commands of the customer use the newest session.
+    let is_session = |entry: &&Entry| matches!(entry.event, JournalEvent::SessionOpened { .. });
+    let session = entries.iter().rev().find(is_session);
+    let jobs = entries.iter().filter(|entry| is_needed(entry)).chain(session).cloned();
     let jobs: Vec<_> =
         jobs.map(|entry| JournalEvent::CarriedOver { original: Box::new(entry) }).collect();
     state::carried(entries).into_iter().chain(jobs).collect()
@@ -199,6 +202,11 @@ mod tests {
             digest: None,
         };
         agent.journal.write(seen).unwrap();
+        let session = domain::ids::SessionId(ulid::Ulid::nil());
+        for generation in [1, 2] {
+            let opened = JournalEvent::SessionOpened { session, generation };
+            agent.journal.write(opened).unwrap();
+        }
         let claim = "01ARZ3NDEKTSV4RRFFQ69G5FB0";
         let over = JournalEvent::Claimed {
             job: job(),
@@ -218,7 +226,12 @@ mod tests {
         clean_up(&agent).await;
         // then the current file is short and has every entry that is looked up in it
         let entries = agent.journal.read().unwrap();
-        assert!(entries.len() < 8, "{entries:?}");
+        assert!(entries.len() < 9, "{entries:?}");
+        let sessions = entries.iter().filter_map(|entry| {
+            let JournalEvent::SessionOpened { generation, .. } = entry.event else { return None };
+            Some(generation)
+        });
+        assert_eq!(sessions.collect::<Vec<_>>(), [2], "the newest session");
         assert_eq!((before.len(), open_claims(&agent).unwrap()), (1, before));
         assert_eq!(state::known(&entries)["web"].newest.serial, 7);
         let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();

@@ -1,14 +1,12 @@
-//! Outputs of a component that describe its cluster, from its Terraform state on this host.
+//! Outputs of a component that describe its cluster, from its Terraform state.
 
-use std::io;
+use std::collections::BTreeMap;
 
 use schemas::cluster::ClusterOutput;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::state::StateStore;
-
-/// Outputs of one component. The sensitive ones are on this host only.
+/// Outputs of one component. The sensitive ones are only in its state.
 #[derive(Default)]
 pub(super) struct ClusterOutputs {
     /// Text of the output `kubeconfig`: YAML or JSON.
@@ -18,12 +16,11 @@ pub(super) struct ClusterOutputs {
 }
 
 impl ClusterOutputs {
-    /// Reads the outputs. `None` if the component has no state on this host.
-    pub(super) fn read(state: &StateStore) -> io::Result<Option<Self>> {
-        let mut outputs = state.outputs()?;
-        // A destroyed component keeps an empty state.
+    /// Reads the outputs of a state. `None` if there are none: a destroyed component keeps an empty
+    /// state.
+    pub(super) fn of(mut outputs: BTreeMap<String, Value>) -> Option<Self> {
         if outputs.is_empty() {
-            return Ok(None);
+            return None;
         }
         let mut take = |name: &str| outputs.remove(name);
         let kubeconfig = match take(super::OUTPUT) {
@@ -32,24 +29,19 @@ impl ClusterOutputs {
             Some(_) | None => None,
         };
         let cluster = take("cluster").and_then(|value| serde_json::from_value(value).ok());
-        Ok(Some(ClusterOutputs { kubeconfig, cluster }))
+        Some(ClusterOutputs { kubeconfig, cluster })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use serde_json::json;
 
     use super::*;
+    use crate::state;
 
-    fn read(state: &str) -> Option<ClusterOutputs> {
-        let dir = tempfile::tempdir().unwrap();
-        let store = StateStore::new(dir.path(), "sandbox");
-        fs::create_dir(store.dir()).unwrap();
-        fs::write(store.file(), state).unwrap();
-        ClusterOutputs::read(&store).unwrap()
+    fn read(text: &str) -> Option<ClusterOutputs> {
+        ClusterOutputs::of(state::outputs(Some(text.as_bytes())).unwrap())
     }
 
     #[test]
@@ -65,9 +57,7 @@ mod tests {
 
     #[test]
     fn a_component_without_outputs_has_no_cluster() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(ClusterOutputs::read(&StateStore::new(dir.path(), "sandbox")).unwrap().is_none());
-        assert!(read("").is_none());
+        assert!(ClusterOutputs::of(state::outputs(None).unwrap()).is_none());
         assert!(read(r#"{"version": 4, "outputs": {}}"#).is_none());
         let other = read(r#"{"outputs": {"region": {"value": "eu"}}}"#).unwrap();
         assert!(other.kubeconfig.is_none() && other.cluster.is_none());

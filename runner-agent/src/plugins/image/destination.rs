@@ -56,7 +56,7 @@ enum SandboxRegistry {
 impl Destination {
     /// Returns the destination of a component: the customer's registry, the registry of the
     /// sandbox, or the layout of the runner.
-    pub(super) fn of(work: &Work<'_>) -> Result<Self, Halt> {
+    pub(super) async fn of(work: &Work<'_>) -> Result<Self, Halt> {
         let refused = |why: String| PluginError::Refused(format!("cannot copy the image: {why}"));
         if let RegistryChoice::Registry(registry) = &work.job.images.registry {
             return Ok(Self::in_registry(registry, work.name, tag(work)).map_err(refused)?);
@@ -66,7 +66,7 @@ impl Destination {
         if work.operation == Operation::Apply
             && let Some(named) = &named
         {
-            require_in_state(work, named)?;
+            require_in_state(work, named).await?;
         }
         match named {
             Some(SandboxRegistry::Prefix(prefix)) => {
@@ -198,11 +198,10 @@ fn of_sandbox(work: &Work<'_>) -> Option<SandboxRegistry> {
     }
 }
 
-/// Refuses a registry that the state of the sandbox on this host does not name. Otherwise the server
-/// could choose the registry that gets the credentials of the runner.
-fn require_in_state(work: &Work<'_>, named: &SandboxRegistry) -> Result<(), Halt> {
-    let outputs = work.job.state_of(SANDBOX).outputs();
-    let outputs = outputs.doing(|| "cannot read the state of the sandbox".into())?;
+/// Refuses a registry that the state of the sandbox does not name. Otherwise the server could choose
+/// the registry that gets the credentials of the runner.
+async fn require_in_state(work: &Work<'_>, named: &SandboxRegistry) -> Result<(), Halt> {
+    let outputs = work.job.outputs_of(SANDBOX).await?;
     let keys: &[(&str, &str)] = match named {
         SandboxRegistry::Repository(_) => &[("ecr", "repository_url")],
         SandboxRegistry::Prefix(_) => &[("acr", "login_server"), ("gar", "repository_url")],
@@ -216,7 +215,7 @@ fn require_in_state(work: &Work<'_>, named: &SandboxRegistry) -> Result<(), Halt
     match is_named {
         true => Ok(()),
         false => Err(PluginError::Refused(format!(
-            "cannot copy the image: the state of the sandbox on this host does not name the registry {}; reprovision the              sandbox, or start the runner with --registry oci://HOST/PREFIX",
+            "cannot copy the image: the state of the sandbox does not name the registry {}; reprovision the sandbox, or start the runner with --registry oci://HOST/PREFIX",
             named.address()
         ))
         .into()),
@@ -318,8 +317,8 @@ mod tests {
         assert!(!has_host("login-server-9970") && !has_host("") && !has_host("a.b c"));
     }
 
-    #[test]
-    fn only_the_state_of_the_sandbox_names_its_registry() {
+    #[tokio::test]
+    async fn only_the_state_of_the_sandbox_names_its_registry() {
         let dir = tempfile::tempdir().unwrap();
         let job = crate::plugins::plans::context(dir.path());
         let state = StateStore::new(&job.state_dir, SANDBOX);
@@ -328,7 +327,7 @@ mod tests {
             "ecr": { "value": { "repository_url": "1.dkr.ecr.example/acme" } },
             "acr": { "value": { "login_server": "https://acme.azurecr.io/" } } } });
         fs::write(state.file(), outputs.to_string()).unwrap();
-        let of = |operation: &str, registry: Value| {
+        let of = async |operation: &str, registry: Value| {
             let manifest = serde_json::from_value(json!({
                 "version": 1, "job": job.job, "kind": "plan", "class": "pure",
                 "plugin": {"name": "container_image", "version": "1"},
@@ -337,16 +336,16 @@ mod tests {
             }))
             .unwrap();
             let work = Work::new(&manifest, &job).unwrap();
-            match Destination::of(&work) {
+            match Destination::of(&work).await {
                 Ok(destination) => Ok(destination.address(&work)),
                 Err(Halt::Error(error)) => Err(error.to_string()),
                 Err(Halt::Outcome(outcome)) => panic!("{outcome:?}"),
             }
         };
         let repository = json!({ "repository": "1.dkr.ecr.example/acme" });
-        assert_eq!(of("apply", repository).unwrap(), "1.dkr.ecr.example/acme");
+        assert_eq!(of("apply", repository).await.unwrap(), "1.dkr.ecr.example/acme");
         assert_eq!(
-            of("apply", json!({ "prefix": "acme.azurecr.io" })).unwrap(),
+            of("apply", json!({ "prefix": "acme.azurecr.io" })).await.unwrap(),
             "acme.azurecr.io/web"
         );
         for other in [
@@ -354,9 +353,9 @@ mod tests {
             json!({ "prefix": "127.0.0.1:2375" }),
             json!({ "prefix": "1.dkr.ecr.example/acme" }),
         ] {
-            let error = of("apply", other.clone()).unwrap_err();
+            let error = of("apply", other.clone()).await.unwrap_err();
             assert!(error.contains("does not name the registry"), "{other}: {error}");
-            assert!(of("destroy", other).is_ok(), "a teardown sends nothing");
+            assert!(of("destroy", other).await.is_ok(), "a teardown sends nothing");
         }
     }
 }

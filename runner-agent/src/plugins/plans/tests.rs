@@ -29,6 +29,7 @@ pub(in crate::plugins) fn context(root: &Path) -> JobContext {
         images: crate::images::ImageSettings::default(),
         rules: None,
         known_state: crate::state::KnownState::default(),
+        known_states: Default::default(),
         state: None,
         state_port: None,
         manifest_digest: sha256(b"manifest"),

@@ -14,7 +14,9 @@ use install_keys::{InstallKeys, Seed};
 use reqwest::{Method, StatusCode};
 use runner_agent::{
     plugins::{Background, Cancel},
-    state::{Access, Backend, KnownState, Remote, Session, StateKeys, StateStore},
+    state::{
+        Access, Backend, Basis, Decision, Known, KnownState, Remote, Session, StateKeys, StateStore,
+    },
 };
 use schemas::{
     manifest::Fence,
@@ -24,7 +26,7 @@ use tempfile::TempDir;
 use ulid::Ulid;
 use zeroize::Zeroizing;
 
-use super::state_server::{self, Uploads};
+use super::state_server::{StateServer, Uploads};
 
 #[derive(Debug)]
 struct Quiet;
@@ -64,12 +66,13 @@ impl Fixture {
             cipher: cipher.unwrap(),
             fence: Fence { epoch: 1, position: 7 },
             written_by: (JobId(Ulid::nil()), ExecutionId(Ulid::nil())),
-            remote: Remote::new(http.clone(), &state_server::start(uploads), "token", "web"),
+            remote: Remote::new(http.clone(), &StateServer::start(uploads).url, "token", "web"),
             background: Arc::new(Quiet),
             cancel: cancel.clone(),
         };
         let known = KnownState::default();
-        let session = Session::open(store.clone(), access, &known, || Ok(())).await.unwrap();
+        let known = Known { own: &known, log: None };
+        let session = Session::open(store.clone(), access, known, || Ok(())).await.unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let backend = Backend::start(Arc::new(session), &port).unwrap();
         Fixture { _dir: dir, store, cancel, backend, http }
@@ -220,7 +223,7 @@ async fn a_body_that_is_no_state_or_too_large_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_rejected_state_is_neither_acknowledged_nor_kept() {
+async fn a_rejected_state_is_not_acknowledged_and_kept_as_a_rescue() {
     let fixture = Fixture::new(Uploads::Reject).await;
     fixture.lock("a").await;
     let (status, why) = fixture.call("POST", "?ID=a", state(1)).await;
@@ -228,6 +231,12 @@ async fn a_rejected_state_is_neither_acknowledged_nor_kept() {
     assert!(why.contains("another host has written"), "{why}");
     assert_eq!(fixture.get().await.0, 204);
     assert!(fixture.store.stored().unwrap().is_none());
+    // It is encrypted, and blocks plans until a user decides.
+    let rescued = fixture.store.unresolved().unwrap();
+    assert_eq!(rescued.len(), 1, "{rescued:?}");
+    let decision = Decision::Restore(rescued[0].clone());
+    fixture.store.decide(decision, &Basis::default()).unwrap().carry_out().unwrap();
+    assert_eq!(*fixture.store.read().unwrap().unwrap(), state(1).into_bytes());
 }
 
 #[tokio::test]

@@ -9,12 +9,13 @@ use std::{
 use domain::digest::Digest;
 use runner_agent::{
     plugins::{Outcome, PluginError},
-    state::Decision,
+    state::{Basis, Decision},
 };
 use schemas::runner::JobKind;
 use serde_json::{Value, json};
 
 use super::{
+    state_server::Uploads,
     subjects::terraform,
     test_runner::{JobRecord, JobSpec, TestRunner},
 };
@@ -140,6 +141,7 @@ impl Fixture {
     /// has no changes.
     async fn assert_loses_no_state(&self, text: &str, inputs: &Value, mut later: Value) {
         let plan = self.plan(inputs).await;
+        self.runner.set_uploads(Uploads::Reject);
         let (result, record) = self.apply(inputs, &plan).await;
         assert!(matches!(result, Ok(Outcome::Failed { .. })), "{result:?} {:?}", record.lines);
         assert!(!record.has(CANARY), "a value of the state was logged");
@@ -160,10 +162,12 @@ impl Fixture {
         self.disk.free();
         self.refused_plan(&later).await;
         let store = self.runner.store();
-        store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
+        let decision = Decision::Restore(rescued);
+        store.decide(decision, &Basis::default()).unwrap().carry_out().unwrap();
         let state = self.runner.state();
         assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
         assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
+        self.runner.set_uploads(Uploads::Accept);
         let spec = JobSpec { inputs: later, ..self.spec.clone() };
         let (result, record) = self.runner.job(&spec).await;
         assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
@@ -175,21 +179,15 @@ impl Fixture {
 #[tokio::test]
 async fn an_apply_on_a_disk_that_fills_up_stores_its_state() {
     for is_away in [false, true] {
-        let Some(mut fixture) = Fixture::new() else { return };
+        let Some(fixture) = Fixture::new() else { return };
         let inputs = Fixture::inputs(CANARY, &fixture.disk.fill(), false);
         let plan = fixture.plan(&inputs).await;
         if is_away {
-            // The first plan needs a server, which proves that there is no state yet.
-            fixture.runner.lose_server();
-            fixture.runner.store().mark_as_nothing().unwrap();
+            fixture.runner.set_uploads(Uploads::Lose);
         }
         let (result, record) = fixture.apply(&inputs, &plan).await;
-        if is_away {
-            let why = format!("{:#}", anyhow::Error::new(result.unwrap_err()));
-            assert!(why.contains("the server did not respond"), "{why}");
-            continue;
-        }
         assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+        assert_eq!(fixture.runner.store().pending().unwrap().is_some(), is_away);
         assert_eq!(fixture.runner.state()["resources"].as_array().unwrap().len(), 1);
         assert!(!fixture.state().join("apply-reserve").exists());
     }
@@ -197,20 +195,18 @@ async fn an_apply_on_a_disk_that_fills_up_stores_its_state() {
 
 #[tokio::test]
 async fn a_first_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(mut fixture) = Fixture::new() else { return };
-    fixture.runner.reject_states();
+    let Some(fixture) = Fixture::new() else { return };
     let inputs = Fixture::inputs(CANARY, &fixture.disk.fill(), false);
     fixture.assert_loses_no_state(CANARY, &inputs, inputs.clone()).await;
 }
 
 #[tokio::test]
 async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(mut fixture) = Fixture::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let small = Fixture::inputs(CANARY, "true", false);
     let plan = fixture.plan(&small).await;
     let (result, record) = fixture.apply(&small, &plan).await;
     assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
-    fixture.runner.reject_states();
     // The text is longer than the part of a line that is read at once.
     let text = CANARY.repeat(120_000);
     let inputs = Fixture::inputs(&text, &fixture.disk.fill(), true);
@@ -238,8 +234,8 @@ async fn no_apply_starts_without_the_reserve_and_its_plan_stays_valid() {
 
 #[tokio::test]
 async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
-    let Some(mut fixture) = Fixture::new() else { return };
-    fixture.runner.reject_states();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.runner.set_uploads(Uploads::Reject);
     // given a directory in place of the rescued state
     let obstacle =
         fixture.state().join("errored-$STEAD_EXECUTION.encrypted/x").display().to_string();
@@ -263,6 +259,7 @@ async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
     let why = fixture.refused_plan(&inputs).await;
     assert!(why.contains(&fixture.rescued().display().to_string()), "{why}");
     let store = fixture.runner.store();
-    store.decide(Decision::Restore(fixture.rescued())).unwrap().carry_out().unwrap();
+    let decision = Decision::Restore(fixture.rescued());
+    store.decide(decision, &Basis::default()).unwrap().carry_out().unwrap();
     assert_eq!(fixture.runner.state()["resources"].as_array().unwrap().len(), 1);
 }

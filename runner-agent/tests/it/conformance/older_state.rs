@@ -95,6 +95,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     let (_, planned) = fixture.plan("three").await;
     assert_eq!(planned.state, Some(newest.clone()));
     fs::write(&file, &backup).unwrap();
+    fixture.runner.forget_states();
     let assert_names_both = |why: &str| {
         let serial = |mark: &StateMark| format!("serial {} of lineage", mark.serial);
         assert!(why.contains(&serial(&older)) && why.contains(&serial(&newest)), "{why}");
@@ -143,6 +144,7 @@ async fn a_missing_state_with_a_known_serial_is_refused() {
     let dir = fixture.runner.at("state").join("web");
     // given a vendor that omits that the component exists, and a state that is lost
     fs::remove_file(dir.join("state.encrypted")).unwrap();
+    fixture.runner.forget_states();
     for in_log in [false, true] {
         fixture.spec.state = in_log.then(|| log(&newest, None));
         let known = if in_log { StateMark::default() } else { newest.clone() };
@@ -167,6 +169,7 @@ async fn a_plan_without_a_state_is_not_applied_after_a_deploy() {
     let (_, planned) = fixture.plan("early").await;
     let newest = fixture.deploy("one").await;
     fs::remove_file(fixture.runner.at("state").join("web/state.encrypted")).unwrap();
+    fixture.runner.forget_states();
     fixture.runner.known_state = KnownState { newest, ..KnownState::default() };
     let why = refusal(fixture.apply("early", &planned).await.0);
     assert!(why.contains("neither on this host"), "{why}");

@@ -1,62 +1,211 @@
-//! Stand-in for the server's store of states: it accepts or rejects every version and forgets it.
+//! Stand-in for the server's store of states. It orders versions as the server does, and can reject
+//! or lose uploads.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+};
+
+use schemas::{
+    problem::Problem,
+    runner::{StateHead, StateUpload},
 };
 
 /// Response to uploads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uploads {
     Accept,
+    /// Rejects each version as one of an earlier execution.
     Reject,
-    /// Ends the connection without a response.
+    /// Ends the connection without a response, and stores nothing.
     Lose,
+    /// Ends the connection without a response, and stores the version.
+    StoreAndLose,
+    /// Sends the response of an overloaded server or of a proxy.
+    Respond(u16, &'static str),
 }
 
-/// Starts a server for the rest of the process, and returns its address.
-pub fn start(uploads: Uploads) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            // A client that went away concerns only its test.
-            let _ended = respond(stream.unwrap(), uploads);
+/// Response to reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    Answer,
+    /// Sends a response with this status and code. An empty code is a page of a proxy.
+    Respond(u16, &'static str),
+}
+
+/// Handle of the stand-in, which runs for the rest of the process.
+#[derive(Clone)]
+pub struct StateServer {
+    pub url: String,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    uploads: Uploads,
+    reads: Reads,
+    versions: Vec<(StateHead, Vec<u8>)>,
+    /// Called for each upload, before the response.
+    on_upload: Option<Box<dyn Fn() + Send>>,
+    /// Number of uploads and reads.
+    calls: usize,
+}
+
+impl StateServer {
+    pub fn start(uploads: Uploads) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (reads, versions) = (Reads::Answer, Vec::new());
+        let inner = Inner { uploads, reads, versions, on_upload: None, calls: 0 };
+        let server = StateServer { url, inner: Arc::new(Mutex::new(inner)) };
+        let responds = server.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // A client that went away concerns only its test.
+                let _ended = responds.respond(stream.unwrap());
+            }
+        });
+        server
+    }
+
+    pub fn set_uploads(&self, uploads: Uploads) {
+        self.inner.lock().unwrap().uploads = uploads;
+    }
+
+    pub fn set_reads(&self, reads: Reads) {
+        self.inner.lock().unwrap().reads = reads;
+    }
+
+    pub fn on_upload(&self, call: impl Fn() + Send + 'static) {
+        self.inner.lock().unwrap().on_upload = Some(Box::new(call));
+    }
+
+    /// Loses all versions but the first ones.
+    pub fn restore(&self, kept: usize) {
+        self.inner.lock().unwrap().versions.truncate(kept);
+    }
+
+    /// Changes the newest version as a hostile server could.
+    pub fn change_newest(&self, change: impl Fn(&mut StateHead, &mut Vec<u8>)) {
+        let mut inner = self.inner.lock().unwrap();
+        let (head, ciphertext) = inner.versions.last_mut().unwrap();
+        change(head, ciphertext);
+    }
+
+    pub fn versions(&self) -> Vec<(String, u64)> {
+        let inner = self.inner.lock().unwrap();
+        inner.versions.iter().map(|(head, _)| (head.lineage.clone(), head.serial)).collect()
+    }
+
+    pub fn newest(&self) -> Option<StateHead> {
+        self.inner.lock().unwrap().versions.last().map(|(head, _)| head.clone())
+    }
+
+    pub fn calls(&self) -> usize {
+        self.inner.lock().unwrap().calls
+    }
+
+    fn respond(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let (mut first, mut version, mut known, mut length) =
+            (String::new(), String::new(), String::new(), 0);
+        reader.read_line(&mut first)?;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim().split_once(": ") else { break };
+            match name {
+                "state-version" => version = value.to_owned(),
+                "if-none-match" => known = value.trim_matches('"').to_owned(),
+                "content-length" => length = value.parse().unwrap(),
+                _ => {}
+            }
         }
-    });
-    address
+        let mut body = Vec::new();
+        reader.take(length).read_to_end(&mut body)?;
+        let mut inner = self.inner.lock().unwrap();
+        inner.calls += 1;
+        let response = match first.starts_with("PUT") {
+            true => inner.put(serde_json::from_str(&version).unwrap(), body),
+            false => inner.get(&known),
+        };
+        drop(inner);
+        let Some((status, head, body)) = response else { return Ok(()) };
+        let head = head.map(|head| serde_json::to_string(&head).unwrap());
+        let head = head.map(|head| format!("state-version: {head}\r\n")).unwrap_or_default();
+        let length = match status {
+            204 | 304 => String::new(),
+            _ => format!("content-length: {}\r\n", body.len()),
+        };
+        write!(stream, "HTTP/1.1 {status} X\r\n{length}{head}connection: close\r\n\r\n")?;
+        stream.write_all(&body)
+    }
 }
 
-fn respond(mut stream: TcpStream, uploads: Uploads) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let (mut first, mut version, mut length) = (String::new(), String::new(), 0);
-    reader.read_line(&mut first)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let Some((name, value)) = line.trim().split_once(": ") else { break };
-        match name {
-            "state-version" => version = value.to_owned(),
-            "content-length" => length = value.parse().unwrap(),
-            _ => {}
+type Response = Option<(u16, Option<StateHead>, Vec<u8>)>;
+
+impl Inner {
+    fn put(&mut self, upload: StateUpload, body: Vec<u8>) -> Response {
+        if let Some(call) = &self.on_upload {
+            call();
+        }
+        match self.uploads {
+            Uploads::Lose => None,
+            Uploads::Reject => rejected(412, "fenced"),
+            Uploads::Respond(status, code) => rejected(status, code),
+            Uploads::Accept => self.store(upload, body),
+            Uploads::StoreAndLose => {
+                self.store(upload, body);
+                None
+            }
         }
     }
-    std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
-    let (status, body) = match (first.starts_with("PUT"), uploads) {
-        (true, Uploads::Accept) => ("200 OK", version),
-        (true, Uploads::Reject) => ("412 Precondition Failed", problem()),
-        (true, Uploads::Lose) => return Ok(()),
-        (false, _) => ("204 No Content", String::new()),
-    };
-    let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
-    )
+
+    fn store(&mut self, upload: StateUpload, body: Vec<u8>) -> Response {
+        let head = upload.head;
+        if let Some((newest, _)) = self.versions.last() {
+            let is_same = (&head.lineage, head.serial) == (&newest.lineage, newest.serial);
+            let is_fenced = match upload.is_decided {
+                true => head.fence != newest.fence,
+                false => head.fence < newest.fence,
+            };
+            if is_fenced {
+                return rejected(412, "fenced");
+            }
+            if is_same && head.digest == newest.digest {
+                return Some((200, None, serde_json::to_vec(newest).unwrap()));
+            }
+            let continues = match head.lineage == newest.lineage {
+                true => head.serial > newest.serial,
+                false => newest.is_empty || upload.is_decided,
+            };
+            if !continues {
+                return rejected(409, "state_conflict");
+            }
+        }
+        let response = serde_json::to_vec(&head).unwrap();
+        self.versions.push((head, body));
+        Some((200, None, response))
+    }
+
+    fn get(&self, known: &str) -> Response {
+        if let Reads::Respond(status, code) = self.reads {
+            return rejected(status, code);
+        }
+        match self.versions.last() {
+            None => Some((204, None, Vec::new())),
+            Some((head, _)) if head.digest == known => Some((304, Some(head.clone()), Vec::new())),
+            Some((head, body)) => Some((200, Some(head.clone()), body.clone())),
+        }
+    }
 }
 
-fn problem() -> String {
-    let problem =
-        schemas::problem::Problem::new(412, "fenced", "Fenced", "another host has written");
-    serde_json::to_string(&problem).unwrap()
+/// Returns a problem with this code, or the page of a proxy if it is empty.
+fn rejected(status: u16, code: &str) -> Response {
+    let problem = Problem::new(status, code, "Rejected", "another host has written");
+    let body = match code.is_empty() {
+        true => b"<html>not here</html>".to_vec(),
+        false => serde_json::to_vec(&problem).unwrap(),
+    };
+    Some((status, None, body))
 }

@@ -33,7 +33,7 @@ use tempfile::TempDir;
 use ulid::Ulid;
 use zeroize::Zeroizing;
 
-use super::state_server::{self, Uploads};
+use super::state_server::{StateServer, Uploads};
 
 pub struct TestRunner {
     dir: TempDir,
@@ -45,8 +45,9 @@ pub struct TestRunner {
     pub rules: Rules,
     /// Known state from the runner's journal.
     pub known_state: KnownState,
-    /// Address of the server.
-    server: String,
+    /// Known states of other components.
+    pub known_states: BTreeMap<String, KnownState>,
+    server: StateServer,
 }
 
 /// Fields of a manifest that differ between the tests.
@@ -201,7 +202,8 @@ impl TestRunner {
             grace_ms: 20_000,
             rules: Rules { policy: Policy::without_rules(), publishers: Vec::new() },
             known_state: KnownState::default(),
-            server: state_server::start(Uploads::Accept),
+            known_states: BTreeMap::new(),
+            server: StateServer::start(Uploads::Accept),
         };
         for name in ["state", "artifacts", "plugins", "plans"] {
             fs::create_dir(runner.at(name)).unwrap();
@@ -209,14 +211,14 @@ impl TestRunner {
         runner
     }
 
-    /// Lets the server reject every state from now on.
-    pub fn reject_states(&mut self) {
-        self.server = state_server::start(Uploads::Reject);
+    /// Lets the server respond in this way to each upload of a state.
+    pub fn set_uploads(&self, uploads: Uploads) {
+        self.server.set_uploads(uploads);
     }
 
-    /// Lets the server respond no more.
-    pub fn lose_server(&mut self) {
-        self.server = "http://127.0.0.1:9".into();
+    /// Lets the server lose all states.
+    pub fn forget_states(&self) {
+        self.server.restore(0);
     }
 
     fn keys(component: &str) -> StateKeys {
@@ -346,7 +348,7 @@ impl TestRunner {
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {
-                base_url: self.server.clone(),
+                base_url: self.server.url.clone(),
                 token: "none".into(),
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
@@ -356,6 +358,7 @@ impl TestRunner {
             execution: ExecutionId(Ulid::new()),
             rules: Some(self.rules.clone()),
             known_state: self.known_state.clone(),
+            known_states: self.known_states.clone(),
             state: Some(StateAccess {
                 keys: TestRunner::keys(manifest.inputs["component"].as_str().unwrap_or_default()),
                 fence: Fence { epoch: 1, position: 7 },

@@ -111,6 +111,7 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         execution: ExecutionId(ulid::Ulid::nil()),
         rules: None,
         known_state: KnownState::default(),
+        known_states: Default::default(),
         state: None,
         state_port: None,
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
