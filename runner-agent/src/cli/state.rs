@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// Longest wait for a token of the server.
-const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait of a user for a server that does not respond.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const RESOLVE: &str = "\
 When Terraform cannot write the state of a component, the runner rescues the state, encrypted, to
@@ -196,7 +196,7 @@ async fn online(data: &Data, component: &str, entries: &[Entry]) -> anyhow::Resu
     let keys = Keys::open(data)?;
     let client = Client::new(&identity.server, &identity.trust)?;
     let tokens = Tokens::of_session(identity.runner, keys.identity, generation);
-    let token = timeout(TOKEN_TIMEOUT, tokens.current(&client)).await.with_context(|| {
+    let token = timeout(PATIENCE, tokens.current(&client)).await.with_context(|| {
         format!(
             "cannot ask {} for its newest state of {component}: the server did not respond; a decision must follow it, so retry",
             identity.server
@@ -204,7 +204,7 @@ async fn online(data: &Data, component: &str, entries: &[Entry]) -> anyhow::Resu
     })?;
     let token = token.context("cannot ask the server for its newest state")?;
     let remote = Remote::new(client.http(), client.base(), &token, component);
-    Ok(Some(Online::new(remote, component)))
+    Ok(Some(Online::new(remote.with_patience(PATIENCE), component)))
 }
 
 /// Returns the keys of a component. `None` before the runner is enrolled.

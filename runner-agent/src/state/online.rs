@@ -1,6 +1,6 @@
 //! Decision of a user with the server: it follows the server's newest version, and the server stores
 //! it before it is carried out.
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,9 +9,6 @@ use super::{
     remote::Waiting,
     resolve::{Basis, Resolution},
 };
-
-/// Longest wait of a user for a server that does not respond.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Server of a decision about one component.
 pub struct Online {
@@ -22,7 +19,6 @@ pub struct Online {
 
 impl Online {
     pub fn new(remote: Remote, component: &str) -> Self {
-        let remote = remote.with_patience(PATIENCE);
         Online { remote, component: component.into(), cancel: CancellationToken::new() }
     }
 

@@ -178,7 +178,7 @@ async fn assert_finds_its_state(fixture: &Fixture) {
     assert!(fixture.plan(removal).await.destroy >= 1);
 }
 
-/// Checks the same for a state on the host, of which the new runner has nothing.
+/// Checks the same for a state on the host, of which the new runner and the server have nothing.
 async fn assert_refuses_a_missing_state(fixture: &Fixture) {
     let inputs = fixture.inputs("one");
     let plan = fixture.plan(inputs.clone()).await;
@@ -188,6 +188,7 @@ async fn assert_refuses_a_missing_state(fixture: &Fixture) {
     let (state, moved_state) = (fixture.runner.at("state"), fixture.runner.at("kept"));
     fs::rename(&state, &moved_state).unwrap();
     fs::create_dir(&state).unwrap();
+    fixture.runner.forget_states();
     // The second attempt is refused too, although the first one created the directory.
     for inputs in there.iter().chain(&there) {
         let (result, record) =

@@ -47,8 +47,6 @@ struct Inner {
     versions: Vec<(StateHead, Vec<u8>)>,
     /// Called for each upload, before the response.
     on_upload: Option<Box<dyn Fn() + Send>>,
-    /// Number of uploads and reads.
-    calls: usize,
 }
 
 impl StateServer {
@@ -56,7 +54,7 @@ impl StateServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (reads, versions) = (Reads::Answer, Vec::new());
-        let inner = Inner { uploads, reads, versions, on_upload: None, calls: 0 };
+        let inner = Inner { uploads, reads, versions, on_upload: None };
         let server = StateServer { url, inner: Arc::new(Mutex::new(inner)) };
         let responds = server.clone();
         std::thread::spawn(move || {
@@ -101,10 +99,6 @@ impl StateServer {
         self.inner.lock().unwrap().versions.last().map(|(head, _)| head.clone())
     }
 
-    pub fn calls(&self) -> usize {
-        self.inner.lock().unwrap().calls
-    }
-
     fn respond(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let (mut first, mut version, mut known, mut length) =
@@ -124,7 +118,6 @@ impl StateServer {
         let mut body = Vec::new();
         reader.take(length).read_to_end(&mut body)?;
         let mut inner = self.inner.lock().unwrap();
-        inner.calls += 1;
         let response = match first.starts_with("PUT") {
             true => inner.put(serde_json::from_str(&version).unwrap(), body),
             false => inner.get(&known),
