@@ -55,6 +55,6 @@ fn silent(_: &str) {}
 impl Basis {
     /// Returns the basis of a decision without a server.
     pub fn offline(highest: BTreeMap<String, u64>) -> Self {
-        Basis { server: None, highest }
+        Basis { server: None, highest, is_online: false }
     }
 }

@@ -53,6 +53,8 @@ pub struct Basis {
     pub(super) server: Option<(StateHead, Vec<u8>)>,
     /// Highest serial of each lineage in the journal.
     pub(super) highest: BTreeMap<String, u64>,
+    /// True if the server was asked.
+    pub(super) is_online: bool,
 }
 
 impl Basis {
@@ -63,7 +65,7 @@ impl Basis {
             Newest::Other(head, ciphertext) => Some((head, ciphertext)),
             Newest::None | Newest::Same(_) => None,
         };
-        Basis { server, highest }
+        Basis { server, highest, is_online: true }
     }
 
     fn head(&self) -> Option<&StateHead> {
@@ -85,9 +87,8 @@ pub struct Resolution {
 enum Prepared {
     /// Version to store on this host and on the server.
     Write { upload: StateUpload, ciphertext: Bytes, is_nothing: bool },
-    /// Version that the server has.
-    Take { upload: StateUpload, ciphertext: Bytes },
-    /// The copy of this host, which the server has, or gets from the next job.
+    /// The copy of this host, which the server has. Without a server, it gets the copy from the next
+    /// job.
     Keep,
     /// No party has a state.
     NothingExists,
@@ -109,7 +110,7 @@ impl Resolution {
     pub fn changes(&self) -> bool {
         match &self.decision {
             Prepared::Keep => false,
-            Prepared::Write { .. } | Prepared::Take { .. } | Prepared::NothingExists => true,
+            Prepared::Write { .. } | Prepared::NothingExists => true,
         }
     }
 
@@ -117,7 +118,7 @@ impl Resolution {
     pub(super) fn upload(&self) -> Option<(&StateUpload, Bytes)> {
         match &self.decision {
             Prepared::Write { upload, ciphertext, .. } => Some((upload, ciphertext.clone())),
-            Prepared::Take { .. } | Prepared::Keep | Prepared::NothingExists => None,
+            Prepared::Keep | Prepared::NothingExists => None,
         }
     }
 
@@ -125,7 +126,7 @@ impl Resolution {
     /// next job uses it if the server has it.
     pub(super) fn stage(&self) -> Result<(), StateError> {
         match &self.decision {
-            Prepared::Write { upload, ciphertext, .. } | Prepared::Take { upload, ciphertext } => {
+            Prepared::Write { upload, ciphertext, .. } => {
                 let written = self.store.write_next(upload, ciphertext).or_else(|_full| {
                     self.store.free_reserve()?;
                     self.store.write_next(upload, ciphertext)
@@ -252,14 +253,14 @@ impl StateStore {
         if self.host().is_none() && self.stored().is_ok() {
             let mark = self.mark()?;
             let plain = self.plain().map_err(StateError::io(context()))?;
-            return match (plain, basis.head()) {
+            return match (plain, basis.is_online) {
                 (None, _) => Err(StateError::Blocked(format!(
                     "{}: this host has none; use --from-server, --restore or --nothing-exists",
                     context()
                 ))),
                 // The next job moves the file.
-                (Some(_), None) => Ok((Prepared::Keep, mark)),
-                (Some(plain), Some(_)) => {
+                (Some(_), false) => Ok((Prepared::Keep, mark)),
+                (Some(plain), true) => {
                     let plain = Zeroizing::new(plain);
                     self.version(&plain, basis, false).map_err(StateError::io(context()))
                 }
@@ -268,7 +269,10 @@ impl StateStore {
         let Some(Current { head, state }) = self.local_copy()? else {
             return Err(StateError::Blocked(format!("{}: this host has none", context())));
         };
-        let is_at_server = basis.head().is_none_or(|server| is_same(server, &head));
+        let is_at_server = match basis.is_online {
+            true => basis.head().is_some_and(|server| is_same(server, &head)),
+            false => true,
+        };
         let is_highest = self.highest(&head.lineage, basis).is_none_or(|most| most <= head.serial);
         match is_at_server && is_highest {
             true => {
@@ -286,11 +290,10 @@ impl StateStore {
                 self.component
             )));
         };
-        // It must be readable, or the next job is refused again.
+        // A new version also ends the wait of the vendor for a state that only this host has.
         let current = self.decrypt_copy(head.clone(), ciphertext, "the server")?;
-        let (head, mark) = (head.clone(), current.mark());
-        let upload = StateUpload { head, written_by: None, is_decided: false };
-        Ok((Prepared::Take { upload, ciphertext: Bytes::copy_from_slice(ciphertext) }, mark))
+        let context = || format!("cannot use the server's state of {}", self.component);
+        self.version(&current.state, basis, false).map_err(StateError::io(context()))
     }
 
     fn nothing(&self, basis: &Basis) -> io::Result<(Prepared, StateMark)> {
@@ -304,10 +307,10 @@ impl StateStore {
     fn carry_out(&self, decision: &Prepared, is_uploaded: bool) -> io::Result<()> {
         self.free_reserve()?;
         match decision {
-            Prepared::Write { upload, .. } | Prepared::Take { upload, .. } => {
+            Prepared::Write { upload, .. } => {
                 self.link_aside(&self.encrypted_file())?;
                 self.commit_next()?;
-                if is_uploaded || !upload.is_decided {
+                if is_uploaded {
                     self.mark_uploaded(&upload.head)?;
                 }
                 self.set_aside_plain()?;
@@ -319,7 +322,7 @@ impl StateStore {
         }
         let is_nothing = match decision {
             Prepared::Write { is_nothing, .. } => *is_nothing,
-            Prepared::Take { .. } | Prepared::Keep => false,
+            Prepared::Keep => false,
             Prepared::NothingExists => true,
         };
         if is_nothing {

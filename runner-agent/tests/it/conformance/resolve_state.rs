@@ -27,7 +27,7 @@ async fn a_diverged_host_is_refused_until_each_choice_ends_it() {
         fs::write(&file, chosen).unwrap();
         let (decision, expected) = match choice {
             "keep" => (Decision::KeepCurrent, mark(3)),
-            "server" => (Decision::FromServer, mark(2)),
+            "server" => (Decision::FromServer, mark(3)),
             "restore" => (Decision::Restore(file), mark(10)),
             "older" => (Decision::Restore(file), mark(3)),
             "other lineage" => {
@@ -95,4 +95,17 @@ async fn a_decision_without_a_server_changes_nothing() {
     server.set_uploads(Uploads::Accept);
     host.refusal(40).await;
     assert_eq!(host.resolve(Decision::KeepCurrent).await.unwrap(), mark(3));
+}
+
+#[tokio::test]
+async fn a_kept_state_reaches_a_server_that_has_none() {
+    let server = StateServer::start(Uploads::Accept);
+    let host = Host::new(&server);
+    host.apply(10, &[1]).await;
+    server.restore(0);
+    for _ in 0..2 {
+        assert_eq!(host.resolve(Decision::KeepCurrent).await.unwrap(), mark(2));
+        assert_eq!(server.versions(), [("l".to_owned(), 2)], "a repetition changes nothing");
+    }
+    assert_eq!(host.begins_with(20).await, mark(2));
 }
