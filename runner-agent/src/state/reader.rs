@@ -30,6 +30,10 @@ impl StateStore {
         let cancel = &reading.cancel.requested;
         let waiting = Waiting { component, cancel, line: &line };
         let read = self.newest_with(reading, &waiting).await?;
+        // A component of another plugin has versions in the journal too, but never a stored state.
+        if read.is_none() && reading.known.digest.is_none() {
+            return Ok(None);
+        }
         let mark = read.as_ref().map_or_else(StateMark::default, |(mark, _, _)| mark.clone());
         self.check_known(&mark, reading.known, None)
             .map_err(|StateRefusal(why)| StateError::Blocked(why))?;
