@@ -87,6 +87,9 @@ pub enum StateError {
     /// A user must act first. The message names the action.
     #[error("{0}")]
     Blocked(String),
+    /// The server refuses the call, and no other state would change that.
+    #[error("{0}")]
+    Refused(String),
     /// Reading or writing the state failed.
     #[error("{context}")]
     Io { context: String, source: io::Error },

@@ -71,7 +71,7 @@ fn directory(runner: &Runner, component: &str) -> PathBuf {
 
 /// Decrypts the state of a component on the host of its runner.
 fn pull(runner: &Runner, component: &str) -> Value {
-    let state = stdout_of(&mut runner.local(&["state", "pull", component]));
+    let state = stdout_of(&mut runner.local(&["state", "pull", component, "--local"]));
     serde_json::from_str(&state).unwrap()
 }
 
@@ -326,7 +326,7 @@ fn states_of_an_earlier_version_move_without_a_change() {
     runner.kill();
     for component in COMPONENTS {
         let dir = directory(&runner, component);
-        let state = stdout_of(&mut runner.local(&["state", "pull", component]));
+        let state = stdout_of(&mut runner.local(&["state", "pull", component, "--local"]));
         for file in ["state.encrypted", "state.uploaded"] {
             fs::remove_file(dir.join(file)).unwrap();
         }

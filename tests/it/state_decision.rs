@@ -67,6 +67,23 @@ fn a_user_ends_a_difference_between_host_and_server() {
     server.cli_json(&["installs", "deploy", "acme", "--component", "api"]);
     succeeded(&server, "acme");
     assert_eq!(runner.ledger().len(), effects, "something was created again");
+    // The same file is older now, and needs the consent of the user.
+    let refused = |args: &[&str], why: &str| {
+        let output = runner.local(args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(why), "{error}");
+    };
+    let restore = ["--restore", file.to_str().unwrap()];
+    let again = [&["state", "resolve", "api", "--reason", "test"], &restore[..]].concat();
+    refused(&again, "add --older");
+    // Without a copy on this host, the newest state comes from the server.
+    let (copy, moved) =
+        (runner.data().join("state/api/state.encrypted"), server.dir().join("copy"));
+    let before = serial(&runner);
+    fs::rename(&copy, &moved).unwrap();
+    assert_eq!(serial(&runner), before);
+    refused(&["state", "pull", "api", "--local"], "this host has none");
+    fs::rename(&moved, &copy).unwrap();
 
     // Given a server with another state of the same serial.
     let digest = format!("hmac-sha256:1:{}", "0".repeat(64));

@@ -1,6 +1,6 @@
 //! `stead-runner state`: lists the state of components, and resolves the state after a failed
 //! apply.
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -13,9 +13,7 @@ use crate::{
     journal::{Entry, Journal, JournalEvent},
     keys::Keys,
     seed, show,
-    state::{
-        Basis, Cipher, Decision, Online, Remote, StateKeys, StateMark, StateStore, known, overview,
-    },
+    state::{Basis, Cipher, Decision, Online, Remote, StateKeys, StateMark, StateStore, overview},
 };
 
 /// Longest wait of a user for a server that does not respond.
@@ -25,16 +23,18 @@ const RESOLVE: &str = "\
 When Terraform cannot write the state of a component, the runner rescues the state, encrypted, to
 errored-<execution>.encrypted. The runner refuses plans of this component until you choose its state. It also refuses
 them if this host and the server have states that exclude each other. The command reads the newest version of the
-server and stores your choice there first, with the serial after the highest known one. No state is deleted: replaced
-files get names that begin with `resolved-`, in the same directory. --restore takes a rescued file, another encrypted
-copy, or a state in clear.
+server and stores your choice there first, with the serial after the highest known one. No state is deleted: the replaced
+versions of this host and the server get names that begin with `resolved-`, in the same directory. --restore takes a
+rescued file, another encrypted copy, or a state in clear.
 
 Examples:
   stead-runner state list
   stead-runner state resolve database \\
     --restore /var/lib/stead-runner/state/database/errored-exe_01….encrypted \\
     --reason 'the disk was full'
-  stead-runner state resolve database --keep-current --reason 'written by terraform state push'
+  stead-runner state resolve database --keep-current --reason 'the other host was removed'
+  stead-runner state pull database > database.json   # edit it with other tools, then use it
+  stead-runner state resolve database --restore database.json --reason 'removed a deleted bucket'
   stead-runner state resolve database --nothing-exists --reason 'removed manually'";
 
 #[derive(Debug, Subcommand)]
@@ -42,10 +42,13 @@ pub(super) enum StateCommand {
     /// List the components with the lineage and serial of their state, and the reason that blocks
     /// their plans
     List,
-    /// Print the state of a component in clear, from the copy on this host
+    /// Print the newest state of a component in clear
     Pull {
         /// Name from `stead-runner state list`
         component: String,
+        /// Print the copy on this host without asking the server, which may have a newer one
+        #[arg(long)]
+        local: bool,
     },
     /// Choose the state of a component after an apply that could not write it, or if this host and
     /// the server differ
@@ -59,6 +62,9 @@ pub(super) struct Resolve {
     component: String,
     #[command(flatten)]
     choice: Choice,
+    /// Allow a state although a newer one is known
+    #[arg(long)]
+    older: bool,
     /// Reason, recorded in the journal
     #[arg(long)]
     reason: String,
@@ -84,7 +90,9 @@ struct Choice {
 pub(super) async fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List => show::print(&list(data)?),
-        StateCommand::Pull { component } => show::print(&pull(data, &component)?),
+        StateCommand::Pull { component, local } => {
+            show::print(&pull(data, &component, local).await?)
+        }
         StateCommand::Resolve(resolve) => show::print(&resolve_state(data, resolve).await?),
     }
 }
@@ -113,20 +121,40 @@ fn require_name(component: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pull(data: &Data, component: &str) -> anyhow::Result<String> {
+async fn pull(data: &Data, component: &str, local: bool) -> anyhow::Result<String> {
     require_name(component)?;
     let store = StateStore::new(&data.path("state"), component);
-    let state = store.with_cipher(cipher(data, component)?).read();
-    let state = state.with_context(|| format!("cannot read the state of {component}"))?;
+    let store = store.with_cipher(cipher(data, component)?);
+    let online = match local {
+        true => None,
+        false => {
+            let entries = Journal::open(data)?.read()?;
+            online(data, component, &entries).await?.map(|online| (online, entries))
+        }
+    };
+    let state = match &online {
+        Some((online, entries)) => online.read(&store, entries).await.map_err(anyhow::Error::new),
+        None => store.read().map_err(anyhow::Error::new),
+    };
     let state = state.with_context(|| {
-        format!("cannot print the state of {component}: it is not on this host; the next job of the component reads it from the server")
+        let newest = "cannot read the newest state";
+        match &online {
+            Some(_) => format!("{newest} of {component}; --local prints the copy on this host"),
+            None => format!("cannot read the state of {component} on this host"),
+        }
+    })?;
+    let state = state.with_context(|| match &online {
+        Some(_) => format!(
+            "cannot print the state of {component}: neither this host nor the server has one"
+        ),
+        None => format!("cannot print the state of {component}: this host has none"),
     })?;
     Ok(String::from_utf8(state.to_vec())?)
 }
 
 async fn resolve_state(
     data: &Data,
-    Resolve { component, choice, reason }: Resolve,
+    Resolve { component, choice, older, reason }: Resolve,
 ) -> anyhow::Result<String> {
     require_name(&component)?;
     let decision = match choice {
@@ -143,13 +171,12 @@ async fn resolve_state(
     let store = store.with_cipher(cipher(data, &component)?);
     let journal = Journal::open(data)?;
     let entries = journal.read()?;
-    let highest = known(&entries).remove(&component).unwrap_or_default().highest;
     let online = online(data, &component, &entries).await?;
     let basis = match &online {
-        Some(online) => online.basis(highest).await?,
-        None => Basis::offline(highest),
+        Some(online) => online.basis(&entries).await?,
+        None => Basis::offline(&entries, &component),
     };
-    let resolution = store.decide(decision, &basis)?;
+    let resolution = store.decide(decision, &basis.with_older(older))?;
     let now = display(resolution.mark());
     let StateMark { lineage, serial } = resolution.mark().clone();
     let (name, why) = (component.clone(), reason.clone());
@@ -178,7 +205,23 @@ async fn resolve_state(
     // only the start of an earlier resolution.
     Ok(match keeps && !blocked && !resolution.changes() {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
-        false => format!("Resolved the state of {component}: {now}\n"),
+        false => {
+            let mut text = format!("Resolved the state of {component}: {now}\n");
+            for replaced in resolution.replaced() {
+                let _infallible =
+                    writeln!(text, "  replaced {replaced}, which is kept as `resolved-…`");
+            }
+            if let Some(lineage) = resolution.other_recorded_lineage() {
+                let StateMark { lineage: new, serial } = resolution.mark();
+                let _infallible = writeln!(
+                    text,
+                    "  the vendor's log has lineage {lineage}: jobs are refused until a user of the vendor runs `stead installs \
+                     accept-state INSTALL {component} --lineage {} --serial {serial} --reason TEXT`",
+                    new.as_deref().unwrap_or_default()
+                );
+            }
+            text
+        }
     })
 }
 
@@ -232,7 +275,8 @@ mod tests {
     fn nothing_exists() -> Resolve {
         let (restore, keep_current, from_server) = (None, false, false);
         let choice = Choice { restore, keep_current, from_server, nothing_exists: true };
-        Resolve { component: "web".into(), choice, reason: "removed by hand".into() }
+        let reason = "removed by hand".into();
+        Resolve { component: "web".into(), choice, older: false, reason }
     }
 
     fn journal_events(data: &Data) -> Vec<JournalEvent> {

@@ -224,7 +224,7 @@ impl From<PluginError> for Halt {
 impl From<StateError> for PluginError {
     fn from(error: StateError) -> Self {
         match error {
-            StateError::Blocked(why) => PluginError::Refused(why),
+            StateError::Blocked(why) | StateError::Refused(why) => PluginError::Refused(why),
             StateError::Io { context, source } => PluginError::Io { context, source },
         }
     }

@@ -148,13 +148,22 @@ impl StateStore {
         }
     }
 
+    /// Locks the component as [`StateStore::lock`], unless an apply runs: its writes take no lock.
+    pub(super) fn lock_idle(&self) -> Result<File, StateError> {
+        let lock = self.lock()?;
+        match self.in_progress()? {
+            Some(record) => record.require_ended().map(|()| lock),
+            None => Ok(lock),
+        }
+    }
+
     fn resolved(&self) -> Result<(), StateError> {
         if let Some(record) = self.in_progress()? {
             record.require_ended().map_err(|error| match error {
                 StateError::Blocked(why) => {
                     StateError::Blocked(format!("cannot plan {}: {why}", self.component))
                 }
-                error @ StateError::Io { .. } => error,
+                error @ (StateError::Refused(_) | StateError::Io { .. }) => error,
             })?;
             self.close(&record, ApplyEnd::Changed)?;
         }

@@ -2,7 +2,10 @@
 use std::io;
 
 use bytes::Bytes;
-use schemas::{manifest::Fence, runner::StateHead};
+use schemas::{
+    manifest::Fence,
+    runner::{StateHead, StateUpload},
+};
 use zeroize::Zeroizing;
 
 use super::{
@@ -107,7 +110,7 @@ impl StateStore {
         });
         match promoted {
             Some((upload, _)) => {
-                self.keep_former(&upload.head)?;
+                self.keep_former(&upload)?;
                 self.commit_next()?;
                 Ok(false)
             }
@@ -115,15 +118,18 @@ impl StateStore {
         }
     }
 
-    /// Keeps the copy on this host under another name, unless `successor` continues it or is it.
-    pub(super) fn keep_former(&self, successor: &StateHead) -> io::Result<()> {
-        let former = self.stored().ok().flatten().map(|stored| stored.head);
-        let is_kept = former.is_none_or(|former| {
-            former.lineage == successor.lineage && former.serial <= successor.serial
-        });
-        match is_kept && self.stored().is_ok() {
-            true => Ok(()),
-            false => self.link_aside(&self.encrypted_file()),
+    /// Keeps the copy on this host under another name, unless the server has it and `successor`
+    /// continues it without a decision of a user.
+    pub(super) fn keep_former(&self, successor: &StateUpload) -> io::Result<()> {
+        let is_continued = || -> io::Result<bool> {
+            let Some(former) = self.stored()? else { return Ok(true) };
+            let (former, new) = (former.head, &successor.head);
+            let continues = former.lineage == new.lineage && former.serial <= new.serial;
+            Ok(continues && !successor.is_decided && self.pending()?.is_none())
+        };
+        match is_continued() {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => self.link_aside(&self.encrypted_file()),
         }
     }
 }

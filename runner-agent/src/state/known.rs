@@ -2,9 +2,9 @@
 //! serial indicates that a backup was restored.
 use std::collections::BTreeMap;
 
-use schemas::manifest;
+use schemas::{manifest, runner::StateHead};
 
-use super::{StateMark, StateStore};
+use super::{StateError, StateMark, StateStore};
 use crate::journal::{Entry, JournalEvent};
 
 /// Known state of one component.
@@ -109,6 +109,14 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
     events.into_iter().map(|(_, event)| event).collect()
 }
 
+/// Returns true if both name the same serial of a lineage, and digests of one key differ.
+pub(super) fn has_other_content(known: &manifest::StateVersion, head: &StateHead) -> bool {
+    let key = |digest: &str| digest.rsplit_once(':').map(|(key, _)| key.to_owned());
+    let is_other = |digest: &String| *digest != head.digest && key(digest) == key(&head.digest);
+    (&known.lineage, known.serial) == (&head.lineage, head.serial)
+        && known.digest.as_ref().is_some_and(is_other)
+}
+
 /// Reason for the refusal of a state, with the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StateRefusal(pub String);
@@ -156,6 +164,30 @@ impl StateStore {
             }
         }
         Ok(accepted.cloned())
+    }
+
+    /// Refuses a state that has the newest known version and other content.
+    pub(super) fn check_digest(
+        &self,
+        head: &StateHead,
+        own: &KnownState,
+        log: Option<&manifest::KnownState>,
+    ) -> Result<(), StateError> {
+        let lineage = own.newest.lineage.clone();
+        let of_own = lineage.map(|lineage| {
+            let digest = own.digest.clone();
+            manifest::StateVersion { lineage, serial: own.newest.serial, digest }
+        });
+        let of_log = log.and_then(|log| log.newest.clone());
+        for (known, place) in [(of_own, "this runner"), (of_log, "the vendor's log")] {
+            if known.is_some_and(|known| has_other_content(&known, head)) {
+                return Err(self.with_choices(StateError::Blocked(format!(
+                    "cannot use the state of {}: serial {} of lineage {} has other content than the one that {place} recorded",
+                    self.component, head.serial, head.lineage
+                ))));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to treat a known state as absent. The vendor cannot allow it, because a plan without
@@ -279,6 +311,38 @@ mod tests {
         let StateRefusal(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
         assert!(why.contains("newest known state is serial 8 of lineage l"), "{why}");
         assert_eq!(store().check_known(&mark("k", 1), own, None), Ok(None));
+    }
+
+    #[test]
+    fn other_content_of_the_newest_version_is_refused() {
+        let digest = |key: u32, content: &str| format!("hmac-sha256:{key}:{content}");
+        let fence = manifest::Fence { epoch: 1, position: 9 };
+        let head = |serial: u64, digest: String| StateHead {
+            lineage: "l".into(),
+            serial,
+            fence,
+            digest,
+            is_empty: false,
+        };
+        let recorded = Some(digest(1, "a"));
+        let own =
+            KnownState { newest: mark("l", 7), digest: recorded.clone(), ..KnownState::default() };
+        let newest = Some(manifest::StateVersion { digest: recorded, ..version("l", 7) });
+        let log = manifest::KnownState { newest, accepted: None };
+        let nothing = KnownState::default();
+        for (own, log, place) in
+            [(&own, None, "this runner"), (&nothing, Some(&log), "the vendor's log")]
+        {
+            let check = |head: StateHead| store().check_digest(&head, own, log);
+            check(head(7, digest(1, "a"))).unwrap();
+            check(head(8, digest(1, "b"))).unwrap();
+            // The digest of another key says nothing.
+            check(head(7, digest(2, "b"))).unwrap();
+            let why = check(head(7, digest(1, "b"))).unwrap_err().to_string();
+            assert!(why.contains(place) && why.contains("--keep-current"), "{why}");
+        }
+        let unknown = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
+        store().check_digest(&head(7, digest(1, "b")), &nothing, Some(&unknown)).unwrap();
     }
 
     #[test]

@@ -65,20 +65,7 @@ impl StateStore {
 
     /// Writes a state that is not acknowledged yet, and syncs it to disk.
     pub(super) fn write_next(&self, upload: &StateUpload, ciphertext: &[u8]) -> io::Result<()> {
-        let path = self.next_file();
-        let mut line = serde_json::to_vec(upload)?;
-        line.push(b'\n');
-        let write = || -> io::Result<()> {
-            data::remove(&path)?;
-            let mut file = data::fresh(&path)?;
-            file.write_all(&line)?;
-            file.write_all(ciphertext)?;
-            file.sync_all()
-        };
-        write().inspect_err(|_| {
-            // An incomplete file takes space from the next attempt.
-            let _best_effort = data::remove(&path);
-        })
+        write_copy(&self.next_file(), upload, ciphertext)
     }
 
     /// Makes the state of [`StateStore::write_next`] the newest one.
@@ -142,6 +129,23 @@ impl StateStore {
         let paths = PLAIN.map(|name| self.dir.join(format!("{name}{MOVED}")));
         paths.into_iter().filter(|path| path.is_file()).collect()
     }
+}
+
+/// Writes an encrypted copy, and syncs it to disk.
+pub(super) fn write_copy(path: &Path, upload: &StateUpload, ciphertext: &[u8]) -> io::Result<()> {
+    let mut line = serde_json::to_vec(upload)?;
+    line.push(b'\n');
+    let write = || -> io::Result<()> {
+        data::remove(path)?;
+        let mut file = data::fresh(path)?;
+        file.write_all(&line)?;
+        file.write_all(ciphertext)?;
+        file.sync_all()
+    };
+    write().inspect_err(|_| {
+        // An incomplete file takes space from the next attempt.
+        let _best_effort = data::remove(path);
+    })
 }
 
 /// Reads an encrypted copy, whose first line is its version.

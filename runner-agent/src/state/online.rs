@@ -1,13 +1,19 @@
 //! Decision of a user with the server: it follows the server's newest version, and the server stores
 //! it before it is carried out.
-use std::collections::BTreeMap;
+use std::io;
 
+use schemas::runner::StateHead;
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::{
-    Remote, StateError,
+    Reading, Remote, StateError, StateStore, known,
     remote::Waiting,
     resolve::{Basis, Resolution},
+};
+use crate::{
+    journal::Entry,
+    plugins::{Background, Cancel},
 };
 
 /// Server of a decision about one component.
@@ -26,10 +32,21 @@ impl Online {
         Waiting { component: &self.component, cancel: &self.cancel, line: &silent }
     }
 
-    /// Reads the newest version of the server. `highest` is the highest serial of each lineage in
-    /// the journal.
-    pub async fn basis(&self, highest: BTreeMap<String, u64>) -> Result<Basis, StateError> {
-        Ok(Basis::of(self.remote.newest(None, &self.waiting()).await?, highest))
+    /// Reads the newest version of the server, for a decision after the entries of the journal.
+    pub async fn basis(&self, entries: &[Entry]) -> Result<Basis, StateError> {
+        let (newest, recorded) = self.remote.newest_and_recorded(&self.waiting()).await?;
+        Ok(Basis::offline(entries, &self.component).online(newest, recorded))
+    }
+
+    /// Returns the newest state of the component, as a job that reads it.
+    pub async fn read(
+        &self,
+        store: &StateStore,
+        entries: &[Entry],
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, StateError> {
+        let known = &known(entries).remove(&self.component).unwrap_or_default();
+        let (remote, cancel) = (self.remote.clone(), &Cancel::default());
+        store.read_newest(&Reading { remote, known, background: &Silent, cancel }).await
     }
 
     /// Carries out a decision: first on the server, then on this host.
@@ -39,7 +56,7 @@ impl Online {
             let sent = self.remote.put_patiently(upload, ciphertext, &self.waiting()).await;
             if let Err(error) = sent {
                 // Without a response, the server may have it: the next job or decision checks that.
-                if matches!(error, StateError::Blocked(_)) {
+                if matches!(error, StateError::Blocked(_) | StateError::Refused(_)) {
                     resolution.unstage();
                 }
                 return Err(error);
@@ -52,9 +69,14 @@ impl Online {
 /// A command prints only its result.
 fn silent(_: &str) {}
 
-impl Basis {
-    /// Returns the basis of a decision without a server.
-    pub fn offline(highest: BTreeMap<String, u64>) -> Self {
-        Basis { server: None, highest, is_online: false }
+/// Stands in for the shim in a command.
+#[derive(Debug)]
+struct Silent;
+
+impl Background for Silent {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
+    fn state(&self, _: &str, _: &StateHead) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -4,12 +4,12 @@ use std::io;
 
 use schemas::{
     manifest,
-    runner::{StateHead, StateUpload},
+    runner::{STATE_BYTES, StateHead, StateUpload},
 };
 use zeroize::Zeroizing;
 
 use super::{
-    KnownState, StateError, StateStore,
+    KnownState, StateError, StateMark, StateRefusal, StateStore,
     copies::{Current, encrypt},
     opening::{self, Opening, Situation},
     remote::Newest,
@@ -34,9 +34,9 @@ impl Session {
     ) -> Result<Self, StateError> {
         let session = Session::new(store, access);
         let current = session.newest(known).await?;
-        let current = session.move_plain(current, invalidate).await?;
+        let current = session.move_plain(current, known, invalidate).await?;
         if let Some(current) = &current {
-            session.store.check_digest(&current.head, known.own)?;
+            session.store.check_digest(&current.head, known.own, known.log)?;
         }
         session.set_current(current).await;
         Ok(session)
@@ -54,7 +54,7 @@ impl Session {
         let digest = copies.into_iter().find_map(|copy| Some(copy.ok()??.head.digest));
         let mut newest = self.access.remote.newest(digest.as_deref(), &waiting).await?;
         {
-            let _lock = self.store.lock()?;
+            let _lock = self.store.lock_idle()?;
             let finished = self.store.finish_next(newest.head());
             if finished.map_err(self.io("finish the write of"))? {
                 self.line("a state that an earlier job did not write completely was set aside");
@@ -117,9 +117,9 @@ impl Session {
         };
         let current = self.store.decrypt_copy(head.clone(), &ciphertext, "the server")?;
         let upload = StateUpload { head, written_by: None, is_decided: false };
-        let _lock = self.store.lock()?;
+        let _lock = self.store.lock_idle()?;
         let stored = self.store.write_next(&upload, &ciphertext);
-        let stored = stored.and_then(|()| self.store.keep_former(&upload.head));
+        let stored = stored.and_then(|()| self.store.keep_former(&upload));
         let stored = stored.and_then(|()| self.store.commit_next());
         let stored = stored.and_then(|()| self.store.mark_uploaded(&upload.head));
         stored.map_err(self.io("store"))?;
@@ -131,47 +131,83 @@ impl Session {
     async fn move_plain(
         &self,
         current: Option<Current>,
+        known: Known<'_>,
         invalidate: impl FnOnce() -> io::Result<()>,
     ) -> Result<Option<Current>, StateError> {
         let plain = self.store.plain().map_err(self.io("read"))?.map(Zeroizing::new);
-        let current = match (plain, current) {
-            (None, current) => current,
-            (Some(plain), Some(current)) if *plain == *current.state => {
+        let current = match plain {
+            None => current,
+            Some(plain) if current.as_ref().is_some_and(|current| *plain == *current.state) => {
                 invalidate().map_err(self.io("move"))?;
-                Some(current)
+                current
             }
-            (Some(_), Some(current)) => {
-                return Err(self.refused(format!(
-                    "{} has another state than serial {} of lineage {}, which is stored encrypted; choose one of them: \
-                     `stead-runner state resolve {} --reason TEXT` with --restore FILE or --keep-current (the encrypted one)",
-                    self.store.file().display(),
-                    current.head.serial,
-                    current.head.lineage,
-                    self.component(),
-                )));
-            }
-            (Some(plain), None) => {
-                let encrypted = encrypt(&self.access.cipher, &plain, self.access.fence);
-                let (head, ciphertext) = encrypted.map_err(self.io("encrypt"))?;
-                let upload = StateUpload { head, written_by: None, is_decided: false };
-                let stored = self.store.write_next(&upload, &ciphertext);
-                stored.map_err(self.io("encrypt"))?;
-                let line = |text: &str| self.line(text);
-                let waiting = self.waiting(&line);
-                let sent = self.access.remote.put_patiently(&upload, ciphertext, &waiting).await;
-                sent.map_err(|error| self.store.with_choices(error))?;
-                let stored = self.store.commit_next();
-                let stored = stored.and_then(|()| self.store.mark_uploaded(&upload.head));
-                stored.map_err(self.io("store"))?;
+            Some(plain) => {
+                let head = self.store_plain(&plain, current.as_ref(), known).await?;
                 invalidate().map_err(self.io("move"))?;
                 self.line(
                     "the state is now stored encrypted on this host and on the server; plans that waited are invalid",
                 );
-                Some(Current { head: upload.head, state: plain })
+                Some(Current { head, state: plain })
             }
         };
+        let _lock = self.store.lock_idle()?;
         self.store.retire_plain().map_err(self.io("move"))?;
         Ok(current)
+    }
+
+    /// Stores the state of an earlier version encrypted on this host and on the server, if it
+    /// continues the current one.
+    async fn store_plain(
+        &self,
+        plain: &Zeroizing<Vec<u8>>,
+        current: Option<&Current>,
+        known: Known<'_>,
+    ) -> Result<StateHead, StateError> {
+        let (path, component) = (self.store.file().display().to_string(), self.component());
+        if plain.len() as u64 > STATE_BYTES {
+            return Err(self.refused(format!("{path} is larger than 100 MiB; split the component")));
+        }
+        let encrypted = encrypt(&self.access.cipher, plain, self.access.fence);
+        let (head, ciphertext) = encrypted.map_err(self.io("encrypt"))?;
+        if !head.is_valid() {
+            return Err(self.refused(format!(
+                "the lineage or the serial in {path} is invalid; correct them in a copy, and run `stead-runner state resolve \
+                 {component} --restore FILE --reason TEXT`"
+            )));
+        }
+        if let Some(Current { head: former, .. }) = current
+            && (head.lineage != former.lineage || head.serial <= former.serial)
+        {
+            return Err(self.refused(format!(
+                "{path} has another state than serial {} of lineage {}, which is stored encrypted; choose one of them: \
+                 `stead-runner state resolve {component} --reason TEXT` with --restore FILE or --keep-current (the encrypted one)",
+                former.serial, former.lineage,
+            )));
+        }
+        let mark = StateMark { lineage: Some(head.lineage.clone()), serial: head.serial };
+        // A state that will be refused must not become the server's.
+        let checked = self.store.check_known(&mark, known.own, known.log);
+        checked.map_err(|StateRefusal(why)| StateError::Blocked(why))?;
+        let upload = StateUpload { head, written_by: None, is_decided: false };
+        {
+            let _lock = self.store.lock_idle()?;
+            self.store.write_next(&upload, &ciphertext).map_err(self.io("encrypt"))?;
+        }
+        let line = |text: &str| self.line(text);
+        let waiting = self.waiting(&line);
+        let sent = self.access.remote.put_patiently(&upload, ciphertext, &waiting).await;
+        sent.map_err(|error| self.store.with_choices(error))?;
+        let _lock = self.store.lock_idle()?;
+        // A user can have decided while the server was called.
+        if self.store.next().ok().flatten().is_none_or(|next| next != upload) {
+            let why = "the state on this host was changed while the server stored it; retry";
+            return Err(self.refused(why));
+        }
+        let stored = self.store.keep_former(&upload);
+        let stored = stored.and_then(|()| self.store.commit_next());
+        let stored = stored.and_then(|()| self.store.mark_uploaded(&upload.head));
+        stored.map_err(self.io("store"))?;
+        Ok(upload.head)
     }
 }
 
@@ -202,25 +238,7 @@ impl StateStore {
                  --keep-current, --from-server, --restore FILE and --nothing-exists",
                 self.component
             )),
-            error @ StateError::Io { .. } => error,
+            error @ (StateError::Refused(_) | StateError::Io { .. }) => error,
         }
-    }
-
-    /// Refuses a state that has the known version and other content.
-    pub(super) fn check_digest(
-        &self,
-        head: &StateHead,
-        known: &KnownState,
-    ) -> Result<(), StateError> {
-        let Some(digest) = &known.digest else { return Ok(()) };
-        let is_known = known.newest.lineage.as_ref() == Some(&head.lineage)
-            && known.newest.serial == head.serial;
-        if is_known && *digest != head.digest {
-            return Err(self.with_choices(StateError::Blocked(format!(
-                "cannot use the state of {}: serial {} of lineage {} has other content than the one that this runner recorded",
-                self.component, head.serial, head.lineage
-            ))));
-        }
-        Ok(())
     }
 }

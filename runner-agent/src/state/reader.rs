@@ -39,7 +39,7 @@ impl StateStore {
             .map_err(|StateRefusal(why)| StateError::Blocked(why))?;
         let Some((_, head, state)) = read else { return Ok(None) };
         if let Some(head) = head {
-            self.check_digest(&head, reading.known)?;
+            self.check_digest(&head, reading.known, None)?;
         }
         Ok(Some(state))
     }

@@ -6,9 +6,11 @@ use reqwest::{
     header::{HeaderMap, IF_NONE_MATCH, RETRY_AFTER},
 };
 use schemas::{
+    manifest::StateVersion,
     problem::Problem,
-    runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload},
+    runner::{STATE_CIPHERTEXT_BYTES, STATE_RECORDED, STATE_VERSION, StateHead, StateUpload},
 };
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -18,16 +20,22 @@ use super::StateError;
 const SHORT: Duration = Duration::from_secs(2);
 /// Bytes that a connection transfers in a second while Terraform waits.
 const RATE: u64 = 4 << 20;
-/// Time for a response, and between two parts of it.
+/// Time for a response without a state, and between two parts of a state.
 const IDLE: Duration = Duration::from_secs(15);
 /// Bytes that the slowest connection transfers in a second.
 const LOWEST_RATE: u64 = 128 << 10;
-/// Longest wait for a server that does not respond, before a job or a decision fails.
+/// Time after which no further attempt begins, and a job or a decision fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// Pauses between two attempts, unless the server requests a longer one.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 /// Longest pause that a server can request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Largest response without a state in bytes.
+const BODY: usize = 16 << 10;
+/// Highest serial that is accepted from the server's word about its log. A server that lies must not
+/// raise the serial so far that later writes of Terraform are invalid.
+const HIGHEST_RECORDED: u64 = 1 << 62;
 
 /// Server's store of the state of one component.
 #[derive(Clone)]
@@ -69,9 +77,17 @@ pub(super) enum RemoteError {
     /// The server did not respond, or cannot process the call now. A repetition can succeed.
     #[error("the server did not respond: {why}")]
     Unreachable { why: String, after: Option<Duration> },
-    /// The server refuses the call. A repetition does not help.
+    /// The server has another state, which is newer or excludes this one.
     #[error("the server rejected the state: {0}")]
     Rejected(String),
+    /// The execution has ended for the server. The runner's own token can still upload its state.
+    #[error(
+        "the server takes no state of this execution, because its job or its install has ended: {0}"
+    )]
+    Ended(String),
+    /// The server refuses the call, whatever the state is. A repetition does not help.
+    #[error("the server refused the call: {0}")]
+    Refused(String),
     /// The server refuses the state because of its size.
     #[error("the server rejected the state: {0}")]
     TooLarge(String),
@@ -108,33 +124,27 @@ impl Remote {
         let limit = least + Duration::from_secs(ciphertext.len() as u64 / rate);
         let request = self.http.put(&self.url).header(STATE_VERSION, version);
         let response = self.send(request.timeout(limit).body(ciphertext), limit).await?;
-        let body = response.bytes().await.map_err(unreachable)?;
-        serde_json::from_slice(&body).map_err(unreachable)
+        serde_json::from_slice(&short_body(response).await?).map_err(unreachable)
     }
 
-    /// Returns the newest version, without its content if it has this digest.
-    async fn newest_once(&self, known: Option<&str>) -> Result<Newest, RemoteError> {
+    /// Returns the newest version, without its content if it has this digest, and the newest version
+    /// that the vendor's log names.
+    async fn newest_once(
+        &self,
+        known: Option<&str>,
+    ) -> Result<(Newest, Option<StateVersion>), RemoteError> {
         let mut request = self.http.get(&self.url);
         if let Some(known) = known {
             request = request.header(IF_NONE_MATCH, format!("\"{known}\""));
         }
-        let mut response = self.send(request, IDLE).await?;
-        match response.status() {
-            StatusCode::NO_CONTENT => return Ok(Newest::None),
-            StatusCode::NOT_MODIFIED => return Ok(Newest::Same(head(response.headers())?)),
-            _ => {}
-        }
-        let head = head(response.headers())?;
-        let mut ciphertext = Vec::new();
-        loop {
-            let part = timeout(IDLE, response.chunk()).await.map_err(unreachable)?;
-            let Some(part) = part.map_err(unreachable)? else { break };
-            if (ciphertext.len() + part.len()) as u64 > STATE_CIPHERTEXT_BYTES {
-                return Err(RemoteError::TooLarge("it is larger than 100 MiB".into()));
-            }
-            ciphertext.extend_from_slice(&part);
-        }
-        Ok(Newest::Other(head, ciphertext))
+        let response = self.send(request, IDLE).await?;
+        let recorded = recorded(response.headers());
+        let newest = match response.status() {
+            StatusCode::NO_CONTENT => Newest::None,
+            StatusCode::NOT_MODIFIED => Newest::Same(head(response.headers())?),
+            _ => Newest::Other(head(response.headers())?, ciphertext(response).await?),
+        };
+        Ok((newest, recorded))
     }
 
     async fn send(
@@ -159,7 +169,15 @@ impl Remote {
         known: Option<&str>,
         waiting: &Waiting<'_>,
     ) -> Result<Newest, StateError> {
-        self.patiently(waiting, || self.newest_once(known)).await
+        Ok(self.patiently(waiting, || self.newest_once(known)).await?.0)
+    }
+
+    /// Returns the newest version, and the newest one that the vendor's log names.
+    pub(super) async fn newest_and_recorded(
+        &self,
+        waiting: &Waiting<'_>,
+    ) -> Result<(Newest, Option<StateVersion>), StateError> {
+        self.patiently(waiting, || self.newest_once(None)).await
     }
 
     /// Stores a version before the job begins. Waits for a server that does not respond.
@@ -190,8 +208,17 @@ impl Remote {
             let (why, after) = match called.ok_or_else(stopped)? {
                 Ok(done) => return Ok(done),
                 Err(RemoteError::Unreachable { why, after }) => (why, after),
-                Err(error @ (RemoteError::Rejected(_) | RemoteError::TooLarge(_))) => {
+                Err(error @ RemoteError::Rejected(_)) => {
                     return Err(StateError::Blocked(format!(
+                        "cannot use the state of {component}: {error}"
+                    )));
+                }
+                Err(
+                    error @ (RemoteError::Ended(_)
+                    | RemoteError::Refused(_)
+                    | RemoteError::TooLarge(_)),
+                ) => {
+                    return Err(StateError::Refused(format!(
                         "cannot use the state of {component}: {error}"
                     )));
                 }
@@ -227,19 +254,75 @@ fn head(headers: &HeaderMap) -> Result<StateHead, RemoteError> {
     head.ok_or(RemoteError::Unreachable { why, after: None })
 }
 
+/// Returns the version that the server's log names, if it is plausible.
+fn recorded(headers: &HeaderMap) -> Option<StateVersion> {
+    let json = headers.get(STATE_RECORDED)?.to_str().ok()?;
+    let version: StateVersion = serde_json::from_str(json).ok()?;
+    (version.is_valid() && version.serial <= HIGHEST_RECORDED).then_some(version)
+}
+
+/// Reads a state. A connection below the lowest rate is too slow, also if it never stands still.
+async fn ciphertext(mut response: Response) -> Result<Vec<u8>, RemoteError> {
+    let too_large = || RemoteError::TooLarge("it is larger than 100 MiB".into());
+    let announced = response.content_length();
+    let size = announced.unwrap_or(STATE_CIPHERTEXT_BYTES);
+    if size > STATE_CIPHERTEXT_BYTES {
+        return Err(too_large());
+    }
+    let read = async {
+        let capacity = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
+        let mut ciphertext = Vec::with_capacity(capacity);
+        loop {
+            let part = timeout(IDLE, response.chunk()).await.map_err(unreachable)?;
+            let Some(part) = part.map_err(unreachable)? else { return Ok(ciphertext) };
+            if (ciphertext.len() + part.len()) as u64 > STATE_CIPHERTEXT_BYTES {
+                return Err(too_large());
+            }
+            ciphertext.extend_from_slice(&part);
+        }
+    };
+    let limit = IDLE + Duration::from_secs(size / LOWEST_RATE);
+    timeout(limit, read).await.map_err(unreachable)?
+}
+
+/// Reads a response that contains no state.
+async fn short_body(mut response: Response) -> Result<Vec<u8>, RemoteError> {
+    let read = async {
+        let mut body = Vec::new();
+        while let Some(part) = response.chunk().await.map_err(unreachable)? {
+            if body.len() + part.len() > BODY {
+                let why = format!("its response is larger than {BODY} bytes");
+                return Err(RemoteError::Unreachable { why, after: None });
+            }
+            body.extend_from_slice(&part);
+        }
+        Ok(body)
+    };
+    timeout(IDLE, read).await.map_err(unreachable)?
+}
+
 /// Returns the error of a response. Only responses of the server about this state are final: a
 /// proxy, another token or a later attempt can change all others. No status means that there is no
 /// state.
 async fn rejection(response: Response) -> RemoteError {
     let (status, after) = (response.status(), retry_after(response.headers()));
-    let body = timeout(IDLE, response.bytes()).await;
-    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    let body = short_body(response).await.unwrap_or_default();
     let Ok(problem) = serde_json::from_slice::<Problem>(&body) else {
         // The response of a proxy.
         return RemoteError::Unreachable { why: status.to_string(), after };
     };
     match (status.as_u16(), problem.code.as_str()) {
-        (409, "state_conflict") | (412, "fenced") => RemoteError::Rejected(problem.to_string()),
+        (409, "state_conflict") | (412, "state_fenced") => {
+            RemoteError::Rejected(problem.to_string())
+        }
+        (412, "fenced") => RemoteError::Ended(problem.to_string()),
+        (409, "state_in_use") => RemoteError::Refused(match problem.more.get("job") {
+            Some(Value::String(job)) => {
+                format!("{job} is running on the component; wait for its end and retry")
+            }
+            Some(_) | None => problem.to_string(),
+        }),
+        (403, "forbidden") => RemoteError::Refused(problem.to_string()),
         (413, "too_large") => RemoteError::TooLarge(problem.to_string()),
         _ => RemoteError::Unreachable { why: problem.to_string(), after },
     }

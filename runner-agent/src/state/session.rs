@@ -214,7 +214,9 @@ impl Session {
             committed.map_err(|error| WriteError::NotStored(error.to_string()))
         };
         match (written, sent) {
-            (_, Err(RemoteError::Rejected(why))) => Err(WriteError::Conflict(why)),
+            (_, Err(RemoteError::Rejected(why) | RemoteError::Refused(why))) => {
+                Err(WriteError::Conflict(why))
+            }
             (_, Err(RemoteError::TooLarge(_))) => Err(WriteError::TooLarge),
             (Ok(()), Ok(Some(_))) => {
                 commit()?;
@@ -223,7 +225,9 @@ impl Session {
                 Ok(())
             }
             (Ok(()), Ok(None)) => commit(),
-            (Ok(()), Err(error @ RemoteError::Unreachable { .. })) => {
+            // The agent uploads the state of an execution that has ended for the server: Terraform must
+            // not stop in the middle of an apply for that.
+            (Ok(()), Err(error @ (RemoteError::Unreachable { .. } | RemoteError::Ended(_)))) => {
                 commit()?;
                 self.is_spooling.store(true, Ordering::Relaxed);
                 let serial = head.serial;
@@ -234,9 +238,10 @@ impl Session {
             }
             // The server has the only copy until the next job reads it.
             (Err(_full), Ok(_)) => Ok(()),
-            (Err(full), Err(error @ RemoteError::Unreachable { .. })) => Err(
-                WriteError::NotStored(format!("this host cannot store it ({full}), and {error}")),
-            ),
+            (Err(full), Err(error @ (RemoteError::Unreachable { .. } | RemoteError::Ended(_)))) => {
+                let why = format!("this host cannot store it ({full}), and {error}");
+                Err(WriteError::NotStored(why))
+            }
         }
     }
 

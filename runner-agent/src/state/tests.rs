@@ -108,10 +108,10 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
 fn a_restored_state_of_the_known_lineage_gets_the_next_serial() {
     let fixture = fixture();
     let file = fixture.module.path().join("backup.tfstate");
+    let older = Basis::default().with_older(true);
     let restore = |serial: u64, becomes: u64| {
         fs::write(&file, state(serial)).unwrap();
-        let resolution =
-            fixture.store.decide(Decision::Restore(file.clone()), &Basis::default()).unwrap();
+        let resolution = fixture.store.decide(Decision::Restore(file.clone()), &older).unwrap();
         assert_eq!(resolution.mark().serial, becomes);
         resolution.carry_out().unwrap();
         assert_eq!(fixture.store.mark().unwrap().serial, becomes);

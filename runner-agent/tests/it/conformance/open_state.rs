@@ -3,14 +3,16 @@
 
 use std::{fs, time::Duration};
 
+use domain::ids::ExecutionId;
 use runner_agent::{
     plugins::Cancel,
-    state::{Decision, KnownState, Reading},
+    state::{Basis, Decision, Reading, StateError},
 };
+use ulid::Ulid;
 use zeroize::Zeroizing;
 
 use super::{
-    state_hosts::{Host, Quiet, copy, diverged, mark, state, write},
+    state_hosts::{Host, Quiet, copy, diverged, mark, other_state, state, version, write},
     state_server::{Reads, StateServer, Uploads},
 };
 
@@ -49,7 +51,7 @@ async fn an_interrupted_write_is_finished_by_the_next_job() {
     other.apply(40, &[3]).await;
     server.restore(1);
     let session = Host::new(&server).open(45).await.unwrap();
-    write(&session, r#"{"version":4,"serial":2,"lineage":"l","resources":[{"type":"y"}]}"#).await;
+    write(&session, &other_state(2)).await;
     let killed = Host::with_files_of(&server, files.path());
     let why = killed.refusal(50).await;
     assert!(why.contains("neither continues the other"), "{why}");
@@ -102,24 +104,45 @@ async fn a_host_never_diverges_from_itself() {
     assert_eq!(host.begins_with(30).await, mark(3));
     assert_eq!((host.pending(), server.versions().len()), (None, 2));
 
-    // Given a full disk, on which the server alone gets serial 5 while 4 is pending.
+    // Given a full disk, on which the server alone gets serial 5 while 4 is pending, and a shim that dies
+    // before the response.
+    let session = host.open(40).await.unwrap();
     server.set_uploads(Uploads::Lose);
-    host.apply(40, &[4]).await;
-    server.set_uploads(Uploads::Accept);
+    write(&session, &state(4)).await;
+    server.set_uploads(Uploads::StoreAndLose);
     let next = host.store().dir().join("state.encrypted.next");
-    let session = host.open(50).await.unwrap();
     fs::create_dir(&next).unwrap();
-    write(&session, &state(5)).await;
+    let state = Zeroizing::new(state(5).into_bytes());
+    tokio::time::timeout(Duration::from_secs(1), session.write(state)).await.unwrap_err();
+    server.set_uploads(Uploads::Accept);
     fs::remove_dir(&next).unwrap();
-    let host = Host {
-        known: KnownState {
-            newest: mark(5),
-            digest: session.digest().await,
-            ..KnownState::default()
-        },
-        ..host
-    };
+    // The journal proves that this host wrote it.
+    assert_eq!((host.pending(), server.newest().unwrap().serial), (Some(4), 5));
     assert_eq!(host.begins_with(60).await, mark(5));
+}
+
+#[tokio::test]
+async fn a_state_that_only_the_server_could_store_is_read_again() {
+    let server = StateServer::start(Uploads::Accept);
+    let host = Host::new(&server);
+    host.apply(10, &[1]).await;
+    let next = host.store().dir().join("state.encrypted.next");
+    let full_disk = async |host: &Host, position: u64, serial: u64| {
+        let session = host.open(position).await.unwrap();
+        fs::create_dir(&next).unwrap();
+        write(&session, &state(serial)).await;
+        fs::remove_dir(&next).unwrap();
+        assert_eq!(host.store().mark().unwrap(), mark(serial - 1));
+        session
+    };
+    // The end of the apply stores it, if there is space again.
+    let session = full_disk(&host, 20, 2).await;
+    session.settle().await;
+    assert_eq!((host.store().mark().unwrap(), host.pending()), (mark(2), None));
+    // Otherwise the next job of this or another host reads it from the server.
+    full_disk(&host, 30, 3).await;
+    assert_eq!(Host::new(&server).begins_with(40).await, mark(3));
+    assert_eq!(host.begins_with(40).await, mark(3));
 }
 
 #[tokio::test]
@@ -135,8 +158,9 @@ async fn a_restored_server_gets_the_lost_versions_again() {
     }
     // A state that the journal refuses does not replace the server's.
     server.restore(0);
-    let host = Host { known: KnownState { newest: mark(9), ..KnownState::default() }, ..host };
-    assert_eq!(host.begins_with(40).await, mark(3));
+    host.journal.seen(&mark(9), None);
+    let why = host.refusal(40).await;
+    assert!(why.contains("newest known state is serial 9"), "{why}");
     assert_eq!(server.newest(), None);
 }
 
@@ -161,11 +185,140 @@ async fn no_failed_read_selects_the_copy_of_the_host() {
 }
 
 #[tokio::test]
+async fn a_refusal_ends_a_job_at_its_start_without_a_wait() {
+    let server = StateServer::start(Uploads::Accept);
+    for (status, code, why) in [
+        (403, "forbidden", "the server refused the call"),
+        (412, "fenced", "its job or its install has ended"),
+    ] {
+        server.set_reads(Reads::Respond(status, code));
+        let host = Host::new(&server);
+        match host.open(10).await.map(drop) {
+            Err(StateError::Refused(error)) => {
+                assert!(error.contains(why), "{error}");
+                assert!(!error.contains("stead-runner state resolve"), "{error}");
+            }
+            other => panic!("{code}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_sends_single_bytes_does_not_hold_up_a_job() {
+    let server = StateServer::start(Uploads::Accept);
+    Host::new(&server).apply(10, &[1]).await;
+    server.set_reads(Reads::Drip);
+    let open = async { Host::new(&server).open(20).await.map(drop) };
+    let opened = tokio::time::timeout(Duration::from_secs(60), open).await.unwrap();
+    let error = format!("{:#}", anyhow::Error::new(opened.unwrap_err()));
+    assert!(error.contains("the server did not respond"), "{error}");
+}
+
+#[tokio::test]
+async fn other_content_than_the_logs_is_refused_until_a_user_decides() {
+    let (server, host) = diverged().await;
+    // The log names the state of the first host, and the server returns the one of the second.
+    let head = host.store().stored().unwrap().unwrap().head;
+    let log = Some(head.version());
+    server.record(log.clone());
+    let third = Host { log, ..Host::new(&server) };
+    let why = third.refusal(40).await;
+    assert!(why.contains("other content than the one that the vendor's log recorded"), "{why}");
+    assert_eq!(third.resolve(Decision::KeepCurrent).await.unwrap(), mark(3));
+    assert_eq!(third.begins_with(50).await, mark(3));
+}
+
+#[tokio::test]
+async fn a_job_does_not_finish_the_write_of_an_apply_that_still_runs() {
+    let server = StateServer::start(Uploads::Accept);
+    let host = Host::new(&server);
+    host.apply(10, &[1]).await;
+    let files = tempfile::tempdir().unwrap();
+    let (from, to) = (host.store().dir().to_owned(), files.path().to_owned());
+    server.on_upload(move || copy(&from, &to));
+    host.apply(20, &[2]).await;
+    server.on_upload(|| ());
+    // Given a write in progress of an apply whose process lives.
+    let killed = Host::with_files_of(&server, files.path());
+    let execution = ExecutionId(Ulid::new());
+    killed.store().begin_apply(execution, killed.dir.path(), true).unwrap();
+    let next = killed.store().dir().join("state.encrypted.next");
+    fs::copy(files.path().join("state.encrypted.next"), &next).unwrap();
+    let mut apply = std::process::Command::new("sleep")
+        .arg("60")
+        .env("STEAD_EXECUTION", execution.to_string())
+        .spawn()
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let why = killed.refusal(30).await;
+    apply.kill().unwrap();
+    apply.wait().unwrap();
+    assert!(why.contains("still runs: sleep (pid"), "{why}");
+    assert!(next.exists());
+    assert_eq!(killed.begins_with(30).await, mark(2));
+    assert!(!next.exists());
+}
+
+/// Stores a state in the file of an earlier version.
+fn store_plain(host: &Host, state: &str) {
+    fs::write(host.store().dir().join("terraform.tfstate"), state).unwrap();
+}
+
+#[tokio::test]
+async fn the_file_of_an_earlier_version_moves_only_if_it_continues_the_state() {
+    let server = StateServer::start(Uploads::Accept);
+    // A stale copy that the log refuses does not become the server's.
+    let stale = Host { log: version(7), ..Host::new(&server) };
+    store_plain(&stale, &state(3));
+    let why = stale.refusal(10).await;
+    assert!(why.contains("newest known state is serial 7"), "{why}");
+    assert_eq!(server.newest(), None);
+    // Without a log it does, and the newer copy of another host continues it.
+    let stale = Host { log: None, ..stale };
+    assert_eq!(stale.begins_with(10).await, mark(3));
+    let right = Host::new(&server);
+    store_plain(&right, &state(7));
+    assert_eq!(right.begins_with(20).await, mark(7));
+    assert_eq!((right.pending(), server.newest().unwrap().serial), (None, 7));
+    // Another content of the same serial is the decision of a user.
+    let other = Host::new(&server);
+    store_plain(&other, &other_state(7));
+    let why = other.refusal(30).await;
+    assert!(why.contains("has another state than serial 7"), "{why}");
+    // An invalid one is refused with a remedy, and without an upload.
+    let invalid = Host::new(&StateServer::start(Uploads::Accept));
+    store_plain(&invalid, &state(1).replace(r#""lineage":"l""#, r#""lineage":"""#));
+    let why = invalid.refusal(10).await;
+    assert!(why.contains("is invalid") && why.contains("--restore FILE"), "{why}");
+    assert_eq!(invalid.files("state.encrypted.next"), 0);
+}
+
+#[tokio::test]
+async fn a_decision_during_the_move_of_a_file_is_not_replaced() {
+    let server = StateServer::start(Uploads::Accept);
+    let host = Host::new(&server);
+    store_plain(&host, &state(3));
+    // Given a user who decides while the server stores the moved file.
+    let file = host.dir.path().join("chosen");
+    fs::write(&file, state(9)).unwrap();
+    let store = host.store();
+    server.on_upload(move || {
+        let basis = Basis::default();
+        let decision = Decision::Restore(file.clone());
+        store.decide(decision, &basis).unwrap().carry_out().unwrap();
+    });
+    let why = host.refusal(10).await;
+    server.on_upload(|| ());
+    assert!(why.contains("was changed while the server stored it"), "{why}");
+    let stored = host.store().stored().unwrap().unwrap();
+    assert!(stored.is_decided && stored.head.serial == 10, "{stored:?}");
+}
+
+#[tokio::test]
 async fn only_a_rejection_of_the_server_ends_a_write() {
     for (status, code, is_final) in [
         (400, "bad_request", false),
         (408, "body_incomplete", false),
-        (403, "forbidden", false),
         (409, "conflict", false),
         (409, "", false),
         (412, "precondition", false),
@@ -174,7 +327,10 @@ async fn only_a_rejection_of_the_server_ends_a_write() {
         (503, "busy", false),
         (507, "state_quota_exceeded", false),
         (409, "state_conflict", true),
-        (412, "fenced", true),
+        // The job has ended for the server, which takes the state from the agent.
+        (412, "fenced", false),
+        (412, "state_fenced", true),
+        (403, "forbidden", true),
         (413, "too_large", true),
     ] {
         let server = StateServer::start(Uploads::Respond(status, code));
@@ -194,7 +350,7 @@ async fn another_component_reads_the_newest_state_and_changes_nothing() {
     let read = async |host: &Host| {
         let reading = Reading {
             remote: host.remote(),
-            known: &host.known,
+            known: &host.known(),
             background: &Quiet,
             cancel: &Cancel::default(),
         };
@@ -214,11 +370,12 @@ async fn another_component_reads_the_newest_state_and_changes_nothing() {
     read(&host).await.unwrap_err();
     server.set_reads(Reads::Answer);
     server.restore(1);
-    let host = Host { known: KnownState { newest: mark(2), ..KnownState::default() }, ..host };
+    let digest = host.store().stored().unwrap().unwrap().head.digest;
+    host.journal.seen(&mark(2), Some(digest));
     let error = read(&host).await.unwrap_err().to_string();
     assert!(error.contains("newest known state is serial 2"), "{error}");
     server.restore(0);
-    let lost = Host { known: host.known.clone(), ..Host::new(&server) };
+    let lost = Host { journal: host.journal.clone(), ..Host::new(&server) };
     let error = read(&lost).await.unwrap_err().to_string();
     assert!(error.contains("neither on this host nor on the server"), "{error}");
     // A changed one is refused.

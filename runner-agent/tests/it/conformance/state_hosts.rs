@@ -1,17 +1,27 @@
 //! Hosts of runners that share a server, for tests of the state with which a job begins.
 
-use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use domain::ids::{ExecutionId, InstallId, JobId};
 use install_keys::{InstallKeys, Seed};
 use runner_agent::{
+    host,
+    journal::{Entry, JournalEvent},
     plugins::{Background, Cancel},
     state::{
         Access, Cipher, Decision, Known, KnownState, Online, Remote, Session, StateError,
-        StateKeys, StateMark, StateStore,
+        StateKeys, StateMark, StateRefusal, StateStore, known,
     },
 };
-use schemas::{manifest::Fence, runner::StateHead};
+use schemas::{
+    manifest::{self, Fence, StateVersion},
+    runner::{JobClass, JobKind, StateHead},
+};
 use tempfile::TempDir;
 use ulid::Ulid;
 use zeroize::Zeroizing;
@@ -29,11 +39,44 @@ impl Background for Quiet {
     }
 }
 
+/// Journal of a host.
+#[derive(Debug, Clone, Default)]
+pub struct Records(Arc<Mutex<Vec<Entry>>>);
+
+impl Records {
+    pub fn add(&self, event: JournalEvent) {
+        self.0.lock().unwrap().push(Entry { at: host::now(), event });
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        let entries = self.0.lock().unwrap();
+        entries.iter().map(|entry| Entry { at: entry.at, event: entry.event.clone() }).collect()
+    }
+
+    pub fn seen(&self, mark: &StateMark, digest: Option<String>) {
+        let (execution, component) = (ExecutionId(Ulid::nil()), "web".into());
+        let StateMark { lineage, serial } = mark.clone();
+        self.add(JournalEvent::StateSeen { execution, component, lineage, serial, digest });
+    }
+}
+
+impl Background for Records {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
+    fn state(&self, _: &str, head: &StateHead) -> io::Result<()> {
+        let mark = StateMark { lineage: Some(head.lineage.clone()), serial: head.serial };
+        self.seen(&mark, Some(head.digest.clone()));
+        Ok(())
+    }
+}
+
 /// Host of a runner. All hosts have the same keys.
 pub struct Host {
     pub dir: TempDir,
     pub server: StateServer,
-    pub known: KnownState,
+    pub journal: Records,
+    /// Newest version in the vendor's log.
+    pub log: Option<StateVersion>,
 }
 
 fn cipher() -> Cipher {
@@ -51,6 +94,16 @@ pub fn of_lineage(lineage: &str, serial: u64) -> String {
     )
 }
 
+/// Another state with the same version.
+pub fn other_state(serial: u64) -> String {
+    state(serial).replace(r#""x""#, r#""y""#)
+}
+
+/// Version in the log.
+pub fn version(serial: u64) -> Option<StateVersion> {
+    Some(StateVersion { lineage: "l".into(), serial, digest: None })
+}
+
 pub fn mark(serial: u64) -> StateMark {
     StateMark { lineage: Some("l".into()), serial }
 }
@@ -60,7 +113,7 @@ impl Host {
         // Only the first call of a process succeeds. All tests use the same provider.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let dir = tempfile::tempdir().unwrap();
-        let host = Host { dir, server: server.clone(), known: KnownState::default() };
+        let host = Host { dir, server: server.clone(), journal: Records::default(), log: None };
         fs::create_dir(host.store().dir()).unwrap();
         host
     }
@@ -83,16 +136,41 @@ impl Host {
 
     /// Begins a job with this fence.
     pub async fn open(&self, position: u64) -> Result<Arc<Session>, StateError> {
+        let fence = Fence { epoch: 1, position };
+        let sha256 = format!("sha256:{}", "0".repeat(64));
+        self.journal.add(JournalEvent::Verified {
+            execution: ExecutionId(Ulid::nil()),
+            manifest: sha256.parse().unwrap(),
+            grant: None,
+            kind: JobKind::Plan,
+            class: JobClass::Mutating,
+            plugin: "terraform_module".into(),
+            fence,
+        });
+        let own = self.known();
         let access = Access {
             cipher: cipher(),
-            fence: Fence { epoch: 1, position },
+            fence,
             written_by: (JobId(Ulid::nil()), ExecutionId(Ulid::nil())),
             remote: self.remote(),
-            background: Arc::new(Quiet),
+            background: Arc::new(self.journal.clone()),
             cancel: Cancel::default(),
         };
-        let known = Known { own: &self.known, log: None };
-        Session::open(self.store(), access, known, || Ok(())).await.map(Arc::new)
+        let log = self.log.clone();
+        let log = manifest::KnownState { newest: log, accepted: None };
+        let known = Known { own: &own, log: Some(&log) };
+        let session = Session::open(self.store(), access, known, || Ok(())).await?;
+        // As each job does before it plans.
+        let mark = session.mark().await;
+        let checked = self.store().check_known(&mark, &own, Some(&log));
+        checked.map_err(|StateRefusal(why)| StateError::Blocked(why))?;
+        self.journal.seen(&mark, session.digest().await);
+        Ok(Arc::new(session))
+    }
+
+    /// Newest state in the journal.
+    pub fn known(&self) -> KnownState {
+        known(&self.journal.entries()).remove("web").unwrap_or_default()
     }
 
     /// Runs a job that writes these serials.
@@ -116,12 +194,42 @@ impl Host {
         }
     }
 
+    /// Carries out a decision that allows an older state.
     pub async fn resolve(&self, decision: Decision) -> Result<StateMark, StateError> {
+        self.resolve_with(decision, true).await
+    }
+
+    pub async fn resolve_with(
+        &self,
+        decision: Decision,
+        allows_older: bool,
+    ) -> Result<StateMark, StateError> {
         let online = Online::new(self.remote(), "web");
-        let basis = online.basis(self.known.highest.clone()).await?;
+        let basis = online.basis(&self.journal.entries()).await?.with_older(allows_older);
         let resolution = self.store().decide(decision, &basis)?;
         online.carry_out(&resolution).await?;
-        Ok(resolution.mark().clone())
+        let mark = resolution.mark().clone();
+        let StateMark { lineage, serial } = mark.clone();
+        let (component, reason) = ("web".into(), "test".into());
+        self.journal.add(JournalEvent::StateResolved { component, lineage, serial, reason });
+        Ok(mark)
+    }
+
+    /// Returns the states in the files that decisions and interrupted writes have set aside.
+    pub async fn kept(&self) -> Vec<String> {
+        let files = fs::read_dir(self.store().dir()).unwrap().map(|file| file.unwrap().path());
+        let is_kept =
+            |file: &PathBuf| file.file_name().unwrap().to_string_lossy().starts_with("resolved-");
+        let mut kept = Vec::new();
+        for file in files.filter(is_kept).collect::<Vec<_>>() {
+            // A decision about a new component reads the file as a user would.
+            let reader = Host::new(&StateServer::start(Uploads::Accept));
+            reader.resolve(Decision::Restore(file)).await.unwrap();
+            let state = reader.store().read().unwrap().unwrap();
+            kept.push(String::from_utf8(state.to_vec()).unwrap());
+        }
+        kept.sort_unstable();
+        kept
     }
 
     pub fn pending(&self) -> Option<u64> {
@@ -157,6 +265,6 @@ pub async fn diverged() -> (StateServer, Host) {
     assert_eq!(host.pending(), Some(2));
     server.set_uploads(Uploads::Accept);
     let session = other.open(30).await.unwrap();
-    write(&session, r#"{"version":4,"serial":2,"lineage":"l","resources":[{"type":"y"}]}"#).await;
+    write(&session, &other_state(2)).await;
     (server, host)
 }

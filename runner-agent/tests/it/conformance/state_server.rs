@@ -5,9 +5,11 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use schemas::{
+    manifest::StateVersion,
     problem::Problem,
     runner::{StateHead, StateUpload},
 };
@@ -16,7 +18,7 @@ use schemas::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uploads {
     Accept,
-    /// Rejects each version as one of an earlier execution.
+    /// Rejects each version, because a later execution has begun.
     Reject,
     /// Ends the connection without a response, and stores nothing.
     Lose,
@@ -32,6 +34,8 @@ pub enum Reads {
     Answer,
     /// Sends a response with this status and code. An empty code is a page of a proxy.
     Respond(u16, &'static str),
+    /// Sends one byte each second.
+    Drip,
 }
 
 /// Handle of the stand-in, which runs for the rest of the process.
@@ -45,6 +49,10 @@ struct Inner {
     uploads: Uploads,
     reads: Reads,
     versions: Vec<(StateHead, Vec<u8>)>,
+    /// Newest version in the log.
+    recorded: Option<StateVersion>,
+    /// Job that runs on the component.
+    held_by: Option<&'static str>,
     /// Called for each upload, before the response.
     on_upload: Option<Box<dyn Fn() + Send>>,
 }
@@ -54,7 +62,8 @@ impl StateServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (reads, versions) = (Reads::Answer, Vec::new());
-        let inner = Inner { uploads, reads, versions, on_upload: None };
+        let (recorded, held_by, on_upload) = (None, None, None);
+        let inner = Inner { uploads, reads, versions, recorded, held_by, on_upload };
         let server = StateServer { url, inner: Arc::new(Mutex::new(inner)) };
         let responds = server.clone();
         std::thread::spawn(move || {
@@ -72,6 +81,16 @@ impl StateServer {
 
     pub fn set_reads(&self, reads: Reads) {
         self.inner.lock().unwrap().reads = reads;
+    }
+
+    /// Names this version in the log.
+    pub fn record(&self, version: Option<StateVersion>) {
+        self.inner.lock().unwrap().recorded = version;
+    }
+
+    /// Runs this job on the component.
+    pub fn hold(&self, job: Option<&'static str>) {
+        self.inner.lock().unwrap().held_by = job;
     }
 
     pub fn on_upload(&self, call: impl Fn() + Send + 'static) {
@@ -122,15 +141,28 @@ impl StateServer {
             true => inner.put(serde_json::from_str(&version).unwrap(), body),
             false => inner.get(&known),
         };
+        let recorded =
+            inner.recorded.as_ref().map(|version| serde_json::to_string(version).unwrap());
+        let drips = inner.reads == Reads::Drip;
         drop(inner);
         let Some((status, head, body)) = response else { return Ok(()) };
+        let recorded = recorded.filter(|_| matches!(status, 200 | 204 | 304));
+        let recorded =
+            recorded.map(|json| format!("state-recorded: {json}\r\n")).unwrap_or_default();
         let head = head.map(|head| serde_json::to_string(&head).unwrap());
         let head = head.map(|head| format!("state-version: {head}\r\n")).unwrap_or_default();
         let length = match status {
             204 | 304 => String::new(),
             _ => format!("content-length: {}\r\n", body.len()),
         };
-        write!(stream, "HTTP/1.1 {status} X\r\n{length}{head}connection: close\r\n\r\n")?;
+        write!(stream, "HTTP/1.1 {status} X\r\n{length}{head}{recorded}connection: close\r\n\r\n")?;
+        if drips {
+            for byte in body {
+                stream.write_all(&[byte])?;
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            return Ok(());
+        }
         stream.write_all(&body)
     }
 }
@@ -144,7 +176,7 @@ impl Inner {
         }
         match self.uploads {
             Uploads::Lose => None,
-            Uploads::Reject => rejected(412, "fenced"),
+            Uploads::Reject => rejected(412, "state_fenced"),
             Uploads::Respond(status, code) => rejected(status, code),
             Uploads::Accept => self.store(upload, body),
             Uploads::StoreAndLose => {
@@ -155,6 +187,10 @@ impl Inner {
     }
 
     fn store(&mut self, upload: StateUpload, body: Vec<u8>) -> Response {
+        if let Some(job) = self.held_by.filter(|_| upload.is_decided) {
+            let problem = Problem::new(409, "state_in_use", "In use", "").with("job", job);
+            return Some((409, None, serde_json::to_vec(&problem).unwrap()));
+        }
         let head = upload.head;
         if let Some((newest, _)) = self.versions.last() {
             let is_same = (&head.lineage, head.serial) == (&newest.lineage, newest.serial);
@@ -163,7 +199,7 @@ impl Inner {
                 false => head.fence < newest.fence,
             };
             if is_fenced {
-                return rejected(412, "fenced");
+                return rejected(412, "state_fenced");
             }
             if is_same && head.digest == newest.digest {
                 return Some((200, None, serde_json::to_vec(newest).unwrap()));
