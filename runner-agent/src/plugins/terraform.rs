@@ -132,14 +132,23 @@ impl Plugin for Terraform {
         let remote = Remote::new(http, &registry.base_url, &registry.token, work.name);
         let (written_by, cancel) = ((job.job, job.execution), job.cancel.clone());
         let access = Access { cipher, fence, written_by, remote, background, cancel };
-        let invalidate = || plans::remove_of(&job.plans_dir, work.name);
+        let mut has_moved = false;
+        let invalidate = || {
+            has_moved = true;
+            plans::remove_of(&job.plans_dir, work.name)
+        };
         let known = Known { own: &job.known_state, log: work.manifest.state.as_ref() };
         let session = Session::open(work.state.clone(), access, known, invalidate).await?;
+        let changes = work.manifest.kind == JobKind::Apply;
+        if has_moved && changes {
+            let why = "its state was moved out of the file of an earlier version";
+            return Err(PluginError::PlanStale(why.into()).into());
+        }
         let session = Arc::new(session);
         let port = job.state_port.as_ref().ok_or_else(|| {
             PluginError::Refused("cannot run the job: it has no port for its state".into())
         })?;
-        let backend = Backend::start(Arc::clone(&session), port);
+        let backend = Backend::start(Arc::clone(&session), port, changes);
         let backend = backend.doing(|| "cannot serve the state to Terraform".into())?;
         job.background.secret(backend.password().clone());
         self.state = Some((session, backend));

@@ -3,14 +3,15 @@
 //! | request | response |
 //! |---|---|
 //! | GET | 200 with the state, 204 without one |
-//! | POST `?ID=` | 200; 409 if another state is newer; 413 above 100 MiB; 423 without the lock |
+//! | POST `?ID=` | 200; 403 in a plan; 409 if another state is newer; 413 above 100 MiB; 423 if another client has the lock |
 //! | LOCK | 200; 423 with the owner |
 //! | UNLOCK | 200; 409 with the owner, if the caller is not the owner |
 //!
 //! A read that fails is never 404 or 204: Terraform would plan without a state.
 //!
 //! Every process of the host can open connections to the port. Those without an authenticated
-//! request are limited in number and time, and take no capacity from the job.
+//! request are limited in number and time, and take no capacity from the job. Terraform repeats a
+//! request whose connection was closed: the same state, lock or unlock can arrive twice.
 use std::{
     collections::VecDeque,
     convert::Infallible,
@@ -43,7 +44,7 @@ const USER: &str = "stead";
 const REQUESTS: usize = 32;
 /// Maximum number of connections without an authenticated request. The next one replaces the
 /// oldest.
-const ANONYMOUS: usize = 64;
+const ANONYMOUS: usize = 256;
 /// Time for the head of the request of a connection.
 const HEAD: Duration = Duration::from_secs(5);
 /// Largest lock in bytes.
@@ -60,6 +61,8 @@ struct Serving {
     session: Arc<Session>,
     path: String,
     authorization: String,
+    /// True if the job may change the state.
+    is_writable: bool,
     lock: Mutex<Option<Lock>>,
     requests: Semaphore,
 }
@@ -98,8 +101,13 @@ impl Drop for Backend {
 }
 
 impl Backend {
-    /// Starts a backend on this port, with a random path and password.
-    pub fn start(session: Arc<Session>, port: &std::net::TcpListener) -> io::Result<Self> {
+    /// Starts a backend on this port, with a random path and password. A plan must not be able to
+    /// write: each provider and program of it has the settings.
+    pub fn start(
+        session: Arc<Session>,
+        port: &std::net::TcpListener,
+        is_writable: bool,
+    ) -> io::Result<Self> {
         let port = port.try_clone()?;
         port.set_nonblocking(true)?;
         let listener = TcpListener::from_std(port)?;
@@ -108,7 +116,8 @@ impl Backend {
         let credentials = Zeroizing::new(format!("{USER}:{}", *password));
         let authorization = format!("Basic {}", STANDARD.encode(credentials.as_bytes()));
         let (lock, requests) = (Mutex::new(None), Semaphore::new(REQUESTS));
-        let serving = Arc::new(Serving { session, path, authorization, lock, requests });
+        let serving = Serving { session, path, authorization, is_writable, lock, requests };
+        let serving = Arc::new(serving);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tasks::detach("state backend", async move {
@@ -123,8 +132,10 @@ impl Backend {
             ("TF_HTTP_UNLOCK_METHOD", "UNLOCK".into()),
             ("TF_HTTP_USERNAME", USER.into()),
             ("TF_HTTP_PASSWORD", password.to_string()),
-            // A repetition would not help: the backend waits itself.
-            ("TF_HTTP_RETRY_MAX", "0".into()),
+            // For connections that the backend closed: it waits itself for everything else.
+            ("TF_HTTP_RETRY_MAX", "5".into()),
+            ("TF_HTTP_RETRY_WAIT_MIN", "1".into()),
+            ("TF_HTTP_RETRY_WAIT_MAX", "1".into()),
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value)).into();
         Ok(Backend { env, password, stop })
@@ -181,6 +192,8 @@ async fn accept(listener: &TcpListener, serving: &Arc<Serving>, stopped: &Cancel
             // A broken connection concerns only its client.
             let _ended = close.run_until_cancelled(connection).await;
         });
+        // Let the connection read its request before many others take its place.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -210,7 +223,8 @@ impl Serving {
                 Some(state) => response(StatusCode::OK, state),
                 None => response(StatusCode::NO_CONTENT, ""),
             },
-            "POST" => self.post(request).await,
+            "POST" if self.is_writable => self.post(request).await,
+            "POST" => response(StatusCode::FORBIDDEN, "a plan does not change the state"),
             "LOCK" => self.lock(request).await,
             "UNLOCK" => self.unlock(request).await,
             _ => response(StatusCode::METHOD_NOT_ALLOWED, ""),
@@ -242,13 +256,15 @@ impl Serving {
         }
     }
 
-    /// Returns a rejection if the caller does not hold the lock.
+    /// Returns a rejection if another caller holds the lock. Without a lock, only a caller that uses
+    /// none can write (`-lock=false`): a rejection would come after the changes.
     fn not_owner(&self, id: Option<&str>) -> Option<Response<Full<Bytes>>> {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         match lock.as_ref() {
             Some(lock) if id == Some(lock.id.as_str()) => None,
             Some(lock) => Some(response(StatusCode::LOCKED, lock.owner.clone())),
-            None => Some(response(StatusCode::LOCKED, "lock the state first")),
+            None if id.is_none() => None,
+            None => Some(response(StatusCode::LOCKED, "the lock was released")),
         }
     }
 

@@ -2,10 +2,14 @@
 //! rejects a state or does not respond.
 
 use std::{
+    collections::VecDeque,
     fs, io,
     io::{Read as _, Write as _},
     net::TcpStream,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,6 +57,10 @@ fn setting(backend: &Backend, name: &str) -> String {
 
 impl Fixture {
     async fn new(uploads: Uploads) -> Fixture {
+        Fixture::in_job(uploads, true).await
+    }
+
+    async fn in_job(uploads: Uploads, is_writable: bool) -> Fixture {
         // Only the first call of a process succeeds. All tests use the same provider.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (dir, http) = (tempfile::tempdir().unwrap(), reqwest::Client::new());
@@ -74,7 +82,7 @@ impl Fixture {
         let known = Known { own: &known, log: None };
         let session = Session::open(store.clone(), access, known, || Ok(())).await.unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let backend = Backend::start(Arc::new(session), &port).unwrap();
+        let backend = Backend::start(Arc::new(session), &port, is_writable).unwrap();
         Fixture { _dir: dir, store, cancel, backend, http }
     }
 
@@ -119,11 +127,12 @@ fn state(serial: u64) -> String {
 async fn the_lock_has_one_owner() {
     let fixture = Fixture::new(Uploads::Accept).await;
     assert_eq!(fixture.get().await, (204, String::new()));
-    assert_eq!(fixture.post(state(1)).await, 423, "nobody has the lock");
+    assert_eq!(fixture.post(state(1)).await, 423, "the lock was released");
     assert_eq!(fixture.lock("a").await.0, 200);
     assert_eq!(fixture.lock("a").await.0, 200, "the response was lost");
     assert_eq!(fixture.lock("b").await, (423, owner("a")));
     assert_eq!(fixture.call("POST", "?ID=b", state(1)).await, (423, owner("a")));
+    assert_eq!(fixture.call("POST", "", state(1)).await, (423, owner("a")));
     assert_eq!(fixture.call("UNLOCK", "", owner("b")).await, (409, owner("a")));
     assert_eq!(fixture.call("UNLOCK", "", "").await, (409, owner("a")));
     assert_eq!(fixture.call("LOCK", "", "{}").await.0, 400);
@@ -131,6 +140,71 @@ async fn the_lock_has_one_owner() {
     assert_eq!(fixture.get().await, (200, state(1)));
     assert_eq!(fixture.call("UNLOCK", "", owner("a")).await.0, 200);
     assert_eq!(fixture.lock("b").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_client_without_locks_writes_while_nobody_has_the_lock() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    assert_eq!(fixture.call("POST", "", state(1)).await.0, 200);
+    assert_eq!(fixture.get().await, (200, state(1)));
+}
+
+#[tokio::test]
+async fn a_plan_cannot_write_the_state() {
+    let fixture = Fixture::in_job(Uploads::Accept, false).await;
+    assert_eq!(fixture.call("POST", "", state(1)).await.0, 403);
+    assert_eq!(fixture.lock("a").await.0, 200);
+    assert_eq!(fixture.post(state(1)).await, 403);
+    assert_eq!(fixture.get().await, (204, String::new()));
+    assert!(fixture.store.stored().unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_connections_does_not_hold_up_the_job() {
+    let fixture = Fixture::new(Uploads::Accept).await;
+    let url = setting(&fixture.backend, "TF_HTTP_ADDRESS");
+    let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stopped, counts) = (Arc::clone(&stop), Arc::clone(&made));
+    let flood = std::thread::spawn(move || {
+        let mut open = VecDeque::new();
+        while !stopped.load(Ordering::Relaxed) {
+            if let Ok(connection) = TcpStream::connect(&address) {
+                open.push_back(connection);
+                counts.fetch_add(1, Ordering::Relaxed);
+            }
+            if open.len() > 400 {
+                open.pop_front();
+            }
+        }
+    });
+    let reached = async |number: usize| {
+        while made.load(Ordering::Relaxed) < number {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    reached(1000).await;
+    let attempts: usize = setting(&fixture.backend, "TF_HTTP_RETRY_MAX").parse().unwrap();
+    // Terraform repeats a request whose connection was closed.
+    let repeated = async |method: &str, query: &str, body: String| {
+        for _ in 0..=attempts {
+            let sent = fixture.request(method, query, body.clone().into_bytes()).send().await;
+            if let Ok(response) = sent {
+                return response.status().as_u16();
+            }
+        }
+        panic!("{method} failed {attempts} times");
+    };
+    for serial in 1..=20 {
+        assert_eq!(repeated("LOCK", "", owner("a")).await, 200);
+        assert_eq!(repeated("POST", "?ID=a", state(serial)).await, 200);
+        assert_eq!(repeated("UNLOCK", "", owner("a")).await, 200);
+        // Other connections replace each earlier one.
+        reached(1000 + 300 * usize::try_from(serial).unwrap()).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    assert_eq!(fixture.get().await, (200, state(20)));
 }
 
 #[tokio::test]
@@ -154,14 +228,14 @@ async fn only_the_job_reaches_its_backend() {
     assert!(is_gone);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_of_other_processes_do_not_hold_up_the_job() {
     let fixture = Fixture::new(Uploads::Accept).await;
     let url = setting(&fixture.backend, "TF_HTTP_ADDRESS");
     let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     // Given connections without a request, and some whose request has no password and never ends.
     let mut idle: Vec<TcpStream> = Vec::new();
-    for number in 0..140 {
+    for number in 0..560 {
         let mut connection = TcpStream::connect(&address).unwrap();
         if number % 2 == 0 {
             let head = format!("POST /{number} HTTP/1.1\r\ncontent-length: 9\r\n\r\n");
@@ -169,7 +243,7 @@ async fn idle_connections_of_other_processes_do_not_hold_up_the_job() {
             let _closed = connection.write_all(head.as_bytes());
         }
         idle.push(connection);
-        if number == 40 {
+        if number == 160 {
             assert_eq!(fixture.lock("a").await.0, 200);
         }
     }

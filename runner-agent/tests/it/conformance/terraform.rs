@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     subjects::terraform,
-    test_runner::{JobSpec, TestRunner},
+    test_runner::{JobRecord, JobSpec, TestRunner},
 };
 
 #[tokio::test]
@@ -69,6 +69,38 @@ async fn sensitive_outputs_are_only_reported_encrypted_and_the_state_is_private(
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"), "{}", file.display());
         }
     }
+}
+
+#[tokio::test]
+async fn an_apply_that_moves_the_state_of_an_earlier_version_is_planned_again() {
+    let mut runner = TestRunner::new();
+    let Some(subject) = terraform(&mut runner) else { return };
+    let spec = |kind: JobKind, text: &str, plan: Option<&JobRecord>| JobSpec {
+        kind,
+        plugin: subject.plugin.clone(),
+        artifacts: vec![subject.artifact.clone()],
+        inputs: (subject.inputs)(text),
+        plan: plan.map(|planned| planned.plan.as_ref().unwrap().digest.clone()),
+        state: None,
+    };
+    let (_, planned) = runner.job(&spec(JobKind::Plan, "one", None)).await;
+    let (result, applied) = runner.job(&spec(JobKind::Apply, "one", Some(&planned))).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
+    let (_, waiting) = runner.job(&spec(JobKind::Plan, "two", None)).await;
+    // Given a plan that waits, and the state in the file of an earlier version.
+    let (state, dir) = (runner.store().read().unwrap().unwrap(), runner.at("state/web"));
+    fs::remove_dir(dir.join("terraform.tfstate")).unwrap();
+    fs::write(dir.join("terraform.tfstate"), &*state).unwrap();
+    fs::remove_file(dir.join("state.encrypted")).unwrap();
+    match runner.job(&spec(JobKind::Apply, "two", Some(&waiting))).await.0 {
+        Err(PluginError::PlanStale(why)) => assert!(why.contains("was moved"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(dir.join("terraform.tfstate.moved").exists());
+    let (result, planned) = runner.job(&spec(JobKind::Plan, "two", None)).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+    let (result, applied) = runner.job(&spec(JobKind::Apply, "two", Some(&planned))).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
 }
 
 /// Returns all files below a directory.
