@@ -169,7 +169,10 @@ fn is_stored(work: &Work<'_>, dir: &Path, record: &Record, digest: &Digest) -> b
     let stored = stored.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
     let matches =
         stored.is_some_and(|stored| stored.digests().is_ok_and(|(stored, _)| stored == *digest));
-    let is_complete = || encrypted::digest(work, dir).is_ok_and(|file| file == record.file);
+    let is_complete = || {
+        !encrypted::is_of_earlier_version(work, dir)
+            && encrypted::digest(work, dir).is_ok_and(|file| file == record.file)
+    };
     matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
@@ -190,6 +193,10 @@ pub(crate) fn find(
     };
     let changed = || stale("the plan on this runner is not the approved one");
     let mut record: Record = serde_json::from_slice(&record).map_err(|_| changed())?;
+    if encrypted::is_of_earlier_version(work, &dir) {
+        // It names the state in a file, which is empty or does not exist any more.
+        return Err(stale("an earlier version of the runner made it"));
+    }
     let (file, plan) = encrypted::read(work, &dir).map_err(|_| changed())?;
     record.file = plan;
     if record.digests()?.0 != *approved {

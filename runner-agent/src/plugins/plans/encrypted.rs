@@ -61,6 +61,11 @@ fn expected(dir: &Path) -> io::Result<Option<Encrypted>> {
     data::read_json(&dir.join(ENCRYPTED))
 }
 
+/// Returns true if a runner without keys stored the plan in clear, and this job has keys.
+pub(super) fn is_of_earlier_version(work: &Work<'_>, dir: &Path) -> bool {
+    cipher(work).is_some() && !dir.join(ENCRYPTED).exists()
+}
+
 /// Returns the digest of the plan file as it was recorded.
 pub(super) fn recorded_digest(dir: &Path) -> io::Result<Digest> {
     match expected(dir)? {

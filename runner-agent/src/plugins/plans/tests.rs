@@ -1,10 +1,14 @@
+use install_keys::{InstallKeys, Seed};
 use oci_layout::sha256;
-use schemas::manifest::Manifest;
+use schemas::manifest::{Fence, Manifest};
 use serde_json::json;
 
 use super::*;
-use crate::plugins::{Cancel, JobContext, Registry, plugin::Changes};
-use domain::ids::{ExecutionId, JobId};
+use crate::{
+    plugins::{Cancel, JobContext, Registry, StateAccess, plugin::Changes},
+    state::StateKeys,
+};
+use domain::ids::{ExecutionId, InstallId, JobId};
 
 pub(in crate::plugins) fn context(root: &Path) -> JobContext {
     // The first test of the process installs the TLS provider. Further calls fail, and the
@@ -35,6 +39,37 @@ pub(in crate::plugins) fn context(root: &Path) -> JobContext {
         manifest_digest: sha256(b"manifest"),
         unfilled_inputs: None,
     }
+}
+
+#[test]
+fn a_plan_of_a_runner_without_keys_is_stale_for_one_with_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = context(dir.path());
+    let manifest = json!({
+        "version": 1, "job": job.job, "kind": "plan", "class": "pure",
+        "plugin": {"name": "odd", "version": "1"}, "inputs": {"component": "web"},
+        "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+    });
+    let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+    let planned = |work: &Work<'_>| {
+        let file = work.job.work_dir.join("plan");
+        fs::write(&file, "all of it").unwrap();
+        let (extra_files, changes) = (BTreeMap::new(), Changes::default());
+        let planned =
+            Planned { file, extra_files, tool: "odd 1".into(), tool_digest: None, changes };
+        store(work, planned, None, StateMark::default()).unwrap().digest
+    };
+    let digest = planned(&Work::new(&manifest, &job).unwrap());
+    assert!(find(&Work::new(&manifest, &job).unwrap(), &digest).is_ok());
+    let keys = InstallKeys::new(&Seed::from_bytes(&[7; 32]), 1);
+    let keys = StateKeys::derive(&keys, "log", InstallId(ulid::Ulid::nil()), ["web"]);
+    job.state = Some(StateAccess { keys, fence: Fence { epoch: 1, position: 7 } });
+    let work = Work::new(&manifest, &job).unwrap();
+    let stale = find(&work, &digest).err().unwrap().to_string();
+    assert!(stale.contains("an earlier version of the runner made it"), "{stale}");
+    // The same plan, made again, is encrypted.
+    assert_eq!(planned(&work), digest);
+    assert!(find(&work, &digest).is_ok());
 }
 
 #[test]
