@@ -90,6 +90,23 @@ impl Data {
         }
     }
 
+    /// Removes the work directories of ended executions, which can contain plans and states in clear:
+    /// a shim that was killed left them. Those of the executions in `kept` always stay.
+    pub fn sweep(&self, kept: &BTreeSet<ExecutionId>) -> io::Result<()> {
+        for dir in fs::read_dir(self.path("jobs"))?.flatten() {
+            let execution = dir.file_name().to_string_lossy().parse::<ExecutionId>();
+            let Some(job) = execution.ok().filter(|execution| !kept.contains(execution)) else {
+                continue;
+            };
+            let job = self.job(job);
+            for path in [job.work(), job.scratch()] {
+                // Files of another user cannot be removed. The pruning reports that.
+                let _next_time = fs::remove_dir_all(path);
+            }
+        }
+        Ok(())
+    }
+
     /// Removes files of ended executions, oldest first, beyond a maximum number or `budget` bytes.
     /// The files of the executions in `kept` always stay. Returns the number of removed bytes, or
     /// an error after the last execution if files of some executions cannot be removed.
@@ -176,6 +193,22 @@ mod tests {
         fs::write(data.path("jobs/stray"), "not a directory").unwrap();
         data.prune(0, &[executions[0]].into()).unwrap_err();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn the_work_of_a_killed_shim_is_removed_and_its_log_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let executions = [1, 2].map(|number| ExecutionId(ulid::Ulid(number)));
+        for execution in executions {
+            fs::create_dir_all(data.job(execution).work()).unwrap();
+            fs::write(data.job(execution).work().join("tfplan"), "a secret").unwrap();
+            fs::write(data.job(execution).cancel(), "{}").unwrap();
+        }
+        fs::write(data.path("jobs/stray"), "not a directory").unwrap();
+        data.sweep(&[executions[0]].into()).unwrap();
+        assert_eq!(executions.map(|execution| data.job(execution).work().exists()), [true, false]);
+        assert!(executions.iter().all(|execution| data.job(*execution).cancel().exists()));
     }
 
     #[test]

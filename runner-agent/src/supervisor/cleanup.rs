@@ -96,6 +96,7 @@ fn run_cleanup(agent: &Agent) {
 fn prune_jobs(agent: &Agent, open: &BTreeSet<ExecutionId>) -> io::Result<u64> {
     let mut kept = executions_in_progress(&agent.data.path("state"))?;
     kept.extend(open);
+    agent.data.sweep(&kept)?;
     agent.data.prune(agent.settings.budgets.jobs, &kept)
 }
 
