@@ -125,29 +125,25 @@ async fn pull(data: &Data, component: &str, local: bool) -> anyhow::Result<Strin
     require_name(component)?;
     let store = StateStore::new(&data.path("state"), component);
     let store = store.with_cipher(cipher(data, component)?);
-    let online = match local {
-        true => None,
-        false => {
-            let entries = Journal::open(data)?.read()?;
-            online(data, component, &entries).await?.map(|online| (online, entries))
+    let newest = async || -> anyhow::Result<_> {
+        let entries = Journal::open(data)?.read()?;
+        match online(data, component, &entries).await? {
+            Some(online) => Ok(online.read(&store, &entries).await?),
+            None => Ok(store.read()?),
         }
     };
-    let state = match &online {
-        Some((online, entries)) => online.read(&store, entries).await.map_err(anyhow::Error::new),
-        None => store.read().map_err(anyhow::Error::new),
+    let state = match local {
+        true => store.read().with_context(|| format!("cannot read the state of {component}"))?,
+        false => newest().await.with_context(|| {
+            format!(
+                "cannot read the newest state of {component}; --local prints the copy on this host"
+            )
+        })?,
     };
     let state = state.with_context(|| {
-        let newest = "cannot read the newest state";
-        match &online {
-            Some(_) => format!("{newest} of {component}; --local prints the copy on this host"),
-            None => format!("cannot read the state of {component} on this host"),
-        }
-    })?;
-    let state = state.with_context(|| match &online {
-        Some(_) => format!(
-            "cannot print the state of {component}: neither this host nor the server has one"
-        ),
-        None => format!("cannot print the state of {component}: this host has none"),
+        let place =
+            if local { "this host has none" } else { "neither this host nor the server has one" };
+        format!("cannot print the state of {component}: {place}")
     })?;
     Ok(String::from_utf8(state.to_vec())?)
 }
@@ -241,7 +237,7 @@ async fn online(data: &Data, component: &str, entries: &[Entry]) -> anyhow::Resu
     let tokens = Tokens::of_session(identity.runner, keys.identity, generation);
     let token = timeout(PATIENCE, tokens.current(&client)).await.with_context(|| {
         format!(
-            "cannot ask {} for its newest state of {component}: the server did not respond; a decision must follow it, so retry",
+            "cannot ask {} for its newest state of {component}: the server did not respond; retry when it responds",
             identity.server
         )
     })?;

@@ -112,7 +112,8 @@ impl Session {
     /// Returns the state, if the component has one.
     pub async fn read(&self) -> Option<Bytes> {
         let current = self.current.lock().await;
-        current.as_ref().map(|current| Bytes::copy_from_slice(&current.state))
+        // The copy is overwritten when the response has been sent.
+        current.as_ref().map(|current| Bytes::from_owner(current.state.clone()))
     }
 
     /// Returns the keyed digest of the current state.
