@@ -46,6 +46,7 @@ mod state;
 mod tasks;
 mod ui;
 mod usecases;
+mod webhooks;
 mod write_behind;
 
 // Public items for the other crates. Everything else in these modules is private to this crate.
@@ -60,3 +61,4 @@ pub use state::App;
 pub use usecases::{
     enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
 };
+pub use webhooks::Reachable;

@@ -9,7 +9,7 @@ use domain::decider::Timestamp;
 use event_log::{EventLog, Source};
 use projections::Projections;
 use sqlx::PgPool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     metrics::Metrics,
     registry::{Manifests, Registry},
     tasks::Tasks,
+    webhooks::{self, Reachable},
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
@@ -53,6 +54,9 @@ pub struct Inner {
     pub(crate) login_codes: LoginCodes,
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub(crate) dispatch: Dispatch,
+    /// Wakes the deliveries of webhooks after a change.
+    pub(crate) webhook_wakeup: Notify,
+    pub(crate) webhook_sender: webhooks::Sender,
     /// Queue of issued grants to store.
     pub(crate) grants: GrantQueue,
     /// Queue of responses to store.
@@ -96,6 +100,8 @@ pub struct Config {
     pub plugin_publisher: OnceLock<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
+    /// Addresses that webhooks may reach.
+    pub webhooks_reach: Reachable,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
     /// Number of positions per partition of the log.

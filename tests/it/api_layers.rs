@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "registry",
             "rejection",
             "sensitive",
+            "webhooks",
             "write_behind",
         ],
     ),

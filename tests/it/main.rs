@@ -46,3 +46,4 @@ mod secrets;
 mod sensitive_values;
 mod terraform_tools;
 mod unavailable;
+mod webhooks;
