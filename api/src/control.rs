@@ -26,6 +26,7 @@ mod runners;
 mod runs;
 mod subjects;
 mod tokens;
+mod webhooks;
 mod whoami;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -107,6 +108,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::grant_role, tokens::revoke_role))
         .routes(routes!(tokens::name))
+        .routes(routes!(webhooks::list))
+        .routes(routes!(webhooks::show, webhooks::configure, webhooks::delete))
+        .routes(routes!(webhooks::test))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::replay))
         .routes(routes!(subjects::show))
         .routes(routes!(subjects::shred))
         .routes(routes!(blobs::blob));

@@ -47,6 +47,7 @@ mod state_versions;
 mod tasks;
 mod ui;
 mod usecases;
+mod webhooks;
 mod write_behind;
 
 // Public items for the other crates. Everything else in these modules is private to this crate.
@@ -62,3 +63,4 @@ pub use state_versions::DEFAULT_QUOTA as DEFAULT_STATE_QUOTA;
 pub use usecases::{
     enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
 };
+pub use webhooks::Reachable;

@@ -69,6 +69,12 @@ pub(crate) struct UploadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct WebhookLabels {
+    /// Result of the attempt: `delivered` or `failed`.
+    pub result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     route: String,
     method: String,
@@ -150,6 +156,8 @@ metrics! {
     uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report references yet";
     uploads_refused: Family<UploadLabels, Counter> = "uploads_refused",
         "Uploads rejected because of a quota";
+    webhook_attempts: Family<WebhookLabels, Counter> = "webhook_attempts",
+        "Attempts to send a message to a webhook";
     uploads_collected: Counter = "uploads_collected", "Deleted uploads that no report had referenced";
     database_connections: Gauge = "database_connections",
         "Open connections of this server to the database";

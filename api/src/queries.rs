@@ -52,6 +52,7 @@ pub(crate) mod runs;
 pub(crate) mod show;
 pub(crate) mod subjects;
 pub(crate) mod tokens;
+pub(crate) mod webhooks;
 
 #[cfg(test)]
 mod tests;

@@ -11,3 +11,4 @@ pub(crate) mod liveness;
 pub(crate) mod policies;
 pub(crate) mod principals;
 pub(crate) mod timers;
+pub(crate) mod webhooks;

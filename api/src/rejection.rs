@@ -13,6 +13,7 @@ use domain::{
     run::{RunError, plan::NoSuchComponent},
     runner::RunnerError,
     subject::SubjectError,
+    webhook::WebhookError,
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
@@ -209,6 +210,16 @@ impl From<AppError> for Problem {
             | AppError::ResolveAlreadyQueued { .. }
             | AppError::AlreadyResolved { .. }
             | AppError::NotResolvable { .. } => Code::Rejected,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Problem {
+        let code = match &error {
+            WebhookError::NoTopics => Code::Invalid,
+            WebhookError::Missing => Code::NotFound,
         };
         Problem::new(code, error.to_string())
     }

@@ -42,6 +42,7 @@ use crate::{
     registry::{ArtifactError, Manifests, Registry},
     router,
     state::{App, Inner},
+    webhooks::Sender,
     write_behind,
 };
 
@@ -130,6 +131,10 @@ impl Server {
             assertions: Assertions::default(),
             login_codes: Default::default(),
             dispatch,
+            webhook_wakeup: Default::default(),
+            webhook_sender: Sender::new(options.webhooks_reach)
+                .map_err(Box::new)
+                .map_err(StartError::Loops)?,
             grants,
             responses,
             logs,

@@ -9,7 +9,7 @@ use domain::decider::Timestamp;
 use event_log::{EventLog, Source};
 use projections::Projections;
 use sqlx::PgPool;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     registry::{Manifests, Registry},
     state_versions::Uploads,
     tasks::Tasks,
+    webhooks::{self, Reachable},
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
@@ -54,6 +55,9 @@ pub struct Inner {
     pub(crate) login_codes: LoginCodes,
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub(crate) dispatch: Dispatch,
+    /// Wakes the deliveries of webhooks after a change.
+    pub(crate) webhook_wakeup: Notify,
+    pub(crate) webhook_sender: webhooks::Sender,
     /// Queue of issued grants to store.
     pub(crate) grants: GrantQueue,
     /// Queue of responses to store.
@@ -99,6 +103,8 @@ pub struct Config {
     pub plugin_publisher: OnceLock<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
+    /// Addresses that webhooks may reach.
+    pub webhooks_reach: Reachable,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
     /// Maximum size of all encrypted states of one install in bytes.

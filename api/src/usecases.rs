@@ -20,3 +20,4 @@ pub(crate) mod stack;
 pub(crate) mod steps;
 pub(crate) mod subjects;
 mod toggles;
+pub(crate) mod webhooks;

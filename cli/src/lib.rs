@@ -20,6 +20,7 @@ mod subjects;
 mod templates;
 mod tokens;
 mod verbs;
+mod webhooks;
 
 pub use audit::keys::parse_trusted_keys;
 pub use verbs::{ClientCommand, run};

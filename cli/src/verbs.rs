@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 
 use crate::{
     apps, audit, builds, failure::Failure, installs, jobs, login, plugins, projections, runners,
-    runs, settings::Settings, subjects, templates, tokens,
+    runs, settings::Settings, subjects, templates, tokens, webhooks,
 };
 
 /// A command of the client, for the command line of the program.
@@ -73,6 +73,9 @@ enum Verb {
     /// Manage tokens, principals and their roles
     #[command(subcommand)]
     Tokens(tokens::Tokens),
+    /// Send messages about events to HTTP endpoints
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Show and shred the personal data of data subjects
     #[command(subcommand)]
     Subjects(subjects::Subjects),
@@ -107,6 +110,7 @@ pub async fn run(command: ClientCommand, settings: &Settings, mut program: Comma
         Verb::Projections(verb) => projections::run(verb, settings).await,
         Verb::Templates(verb) => templates::run(verb, settings),
         Verb::Tokens(verb) => tokens::run(verb, settings).await,
+        Verb::Webhooks(verb) => webhooks::run(verb, settings).await,
         Verb::Subjects(verb) => subjects::run(verb, settings).await,
         Verb::Login(login::Login {}) => login::run(settings).await,
         Verb::Logout => login::logout(settings),

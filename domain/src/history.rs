@@ -40,6 +40,7 @@ fn reason(domain_event: &DomainEvent) -> Option<String> {
         DomainEvent::Run(_, event) => serde_json::to_value(event),
         DomainEvent::Runner(_, event) => serde_json::to_value(event),
         DomainEvent::Subject(_, event) => serde_json::to_value(event),
+        DomainEvent::Webhook(_, event) => serde_json::to_value(event),
     };
     payload.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

@@ -87,6 +87,8 @@ ids! {
     EventId = "evt_";
     /// Sensitive value of an install, which the server knows only encrypted.
     ValueId = "val_";
+    /// Endpoint of a webhook, with its URL and its signing secret.
+    EndpointId = "whe_";
     /// Policy. Reserved: no object has such an id yet.
     PolicyId = "pol_";
 }
@@ -147,6 +149,7 @@ mod tests {
             TokenId::PREFIX,
             EventId::PREFIX,
             ValueId::PREFIX,
+            EndpointId::PREFIX,
             PolicyId::PREFIX,
         ];
         let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ val_ pol_";

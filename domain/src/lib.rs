@@ -36,3 +36,4 @@ pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod upcast;
+pub mod webhook;

@@ -21,6 +21,7 @@ use crate::{
     stream::StreamId,
     subject::{Subject, SubjectEvent, SubjectId},
     upcast,
+    webhook::{Webhook, WebhookEvent},
 };
 
 /// Event with the id of its aggregate.
@@ -38,6 +39,7 @@ pub enum DomainEvent {
     Run(RunId, RunEvent),
     Runner(RunnerId, RunnerEvent),
     Subject(SubjectId, SubjectEvent),
+    Webhook(String, WebhookEvent),
 }
 
 /// Event with its position, time and actor.
@@ -70,6 +72,7 @@ impl RecordedEvent {
             DomainEvent::Run(..) => Run::NAME,
             DomainEvent::Runner(..) => Runner::NAME,
             DomainEvent::Subject(..) => Subject::NAME,
+            DomainEvent::Webhook(..) => Webhook::NAME,
         }
     }
 
@@ -87,6 +90,7 @@ impl RecordedEvent {
             DomainEvent::Run(id, _) => id.to_string(),
             DomainEvent::Runner(id, _) => id.to_string(),
             DomainEvent::Subject(id, _) => id.to_string(),
+            DomainEvent::Webhook(id, _) => id.clone(),
         };
         StreamId::new(self.aggregate(), id)
     }
@@ -106,6 +110,7 @@ impl RecordedEvent {
             DomainEvent::Run(_, event) => event.name(),
             DomainEvent::Runner(_, event) => event.name(),
             DomainEvent::Subject(_, event) => event.name(),
+            DomainEvent::Webhook(_, event) => event.name(),
         }
     }
 }
@@ -178,6 +183,7 @@ impl RawEvent<'_> {
             Run::NAME => self.decode_as(DomainEvent::Run, events),
             Runner::NAME => self.decode_as(DomainEvent::Runner, events),
             Subject::NAME => self.decode_as(DomainEvent::Subject, events),
+            Webhook::NAME => self.decode_as(DomainEvent::Webhook, events),
             other => Err(self.error(&format!("unknown aggregate type {other}"))),
         }
     }

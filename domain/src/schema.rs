@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     access::Access, actor::Actor, app::App, build::Build, component::Component, decider::Decider,
     digest::Digest, enrolment::Enrolment, ids, install::Install, job::Job, name::Name,
-    plugin::Plugin, run::Run, runner::Runner, subject::Subject, testing::golden,
+    plugin::Plugin, run::Run, runner::Runner, subject::Subject, testing::golden, webhook::Webhook,
 };
 
 macro_rules! string_schemas {
@@ -45,6 +45,7 @@ string_schemas! {
     ids::SessionId = id(ids::SessionId::PREFIX);
     ids::PrincipalId = id(ids::PrincipalId::PREFIX);
     ids::TokenId = id(ids::TokenId::PREFIX);
+    ids::EndpointId = id(ids::EndpointId::PREFIX);
     Actor = format!("^(prn_{ULID}|rnr_{ULID}|policy:.+|timer:.+|system)$");
     Digest = "^sha256:[0-9a-f]{64}$";
 }
@@ -139,4 +140,5 @@ fn every_example_follows_the_schema_of_its_event() {
     assert_schemas_match_goldens::<Run>();
     assert_schemas_match_goldens::<Runner>();
     assert_schemas_match_goldens::<Subject>();
+    assert_schemas_match_goldens::<Webhook>();
 }

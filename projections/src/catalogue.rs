@@ -13,7 +13,7 @@ use crate::{
         apps::Apps, builds::Builds, components::Components, config_versions::ConfigVersions,
         enrolments::Enrolments, installs::Installs, job_queue::JobQueue, jobs::Jobs,
         plugins::Plugins, principals::Principals, runners::Runners, runs::Runs, timers::Timers,
-        tokens::Tokens,
+        tokens::Tokens, webhooks::Webhooks,
     },
 };
 
@@ -91,6 +91,7 @@ pub(crate) fn views() -> Vec<Box<dyn DynProjection>> {
         Box::new(Erased::<Jobs>(PhantomData)),
         Box::new(Erased::<Runners>(PhantomData)),
         Box::new(Erased::<Plugins>(PhantomData)),
+        Box::new(Erased::<Webhooks>(PhantomData)),
     ]
 }
 

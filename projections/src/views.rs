@@ -17,3 +17,4 @@ pub mod plugins;
 pub mod runners;
 pub mod runs;
 pub mod waiting;
+pub mod webhooks;

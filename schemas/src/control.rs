@@ -18,6 +18,7 @@ pub mod runners;
 pub mod runs;
 pub mod subjects;
 pub mod tokens;
+pub mod webhooks;
 
 use domain::ids::{InstallId, JobId, RunId, RunnerId};
 use serde::{Deserialize, Serialize};

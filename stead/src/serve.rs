@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    Certificate,
+    Certificate, Reachable,
     postgres::DataLock,
     server::{Options, Ready, Server, TlsFor},
 };
@@ -55,6 +55,10 @@ pub(crate) struct Common {
     /// Maximum size of one file of an artifact, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
+    /// Let webhooks send to addresses of private networks and of this host, also over HTTP. Without
+    /// this option, they reach only public addresses over HTTPS
+    #[arg(long)]
+    pub(crate) webhooks_to_private_networks: bool,
     /// Maximum number of bytes that one execution can upload for its reports
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
     pub(crate) max_execution_upload: u64,
@@ -195,6 +199,10 @@ impl Common {
             behind_proxy: self.behind_proxy,
             address_connections: self.address_connections,
             max_blob_bytes: self.max_blob_bytes,
+            webhooks_reach: match self.webhooks_to_private_networks {
+                true => Reachable::All,
+                false => Reachable::Public,
+            },
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             state_quota: self.max_install_states,
             recover_owner: self.recover_owner,

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "rejection",
             "sensitive",
             "state_versions",
+            "webhooks",
             "write_behind",
         ],
     ),

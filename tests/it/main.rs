@@ -48,3 +48,4 @@ mod sensitive_values;
 mod state_decision;
 mod terraform_tools;
 mod unavailable;
+mod webhooks;

@@ -122,6 +122,13 @@ pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("PUT", "/v1/principals/{principal}/roles/{role}", RequiredRole::Owner),
     ("DELETE", "/v1/principals/{principal}/roles/{role}", RequiredRole::Owner),
     ("PUT", "/v1/principals/{principal}/name", RequiredRole::Owner),
+    ("GET", "/v1/webhooks", RequiredRole::Auditor),
+    ("GET", "/v1/webhooks/{webhook}", RequiredRole::Auditor),
+    ("PUT", "/v1/webhooks/{webhook}", RequiredRole::Owner),
+    ("DELETE", "/v1/webhooks/{webhook}", RequiredRole::Owner),
+    ("POST", "/v1/webhooks/{webhook}/test", RequiredRole::Owner),
+    ("GET", "/v1/webhooks/{webhook}/deliveries", RequiredRole::Auditor),
+    ("POST", "/v1/webhooks/{webhook}/replay", RequiredRole::Owner),
     ("GET", "/v1/subjects/{subject}", RequiredRole::Auditor),
     ("POST", "/v1/subjects/{subject}/shred", RequiredRole::Owner),
     // A blob may be a bundle or a manifest with its full content.

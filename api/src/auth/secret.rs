@@ -36,9 +36,14 @@ pub(crate) fn matches(secret: &str, stored: &Digest) -> bool {
 
 /// Creates a secret without a prefix.
 pub(super) fn random() -> String {
+    URL_SAFE_NO_PAD.encode(bytes())
+}
+
+/// Creates the bytes of a secret.
+pub(crate) fn bytes() -> [u8; 32] {
     let mut bytes = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut bytes);
-    URL_SAFE_NO_PAD.encode(bytes)
+    bytes
 }
 
 #[cfg(test)]

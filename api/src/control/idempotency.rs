@@ -40,7 +40,7 @@ const MAX_KEY_BYTES: usize = 128;
 /// Maximum size of a body that is not a bundle.
 const MAX_BODY_BYTES: usize = 2 << 20;
 /// Members of a response that are never stored.
-const SECRET_MEMBERS: [&str; 2] = ["token", "enrolment"];
+const SECRET_MEMBERS: [&str; 3] = ["token", "enrolment", "secret"];
 /// Timeout of a repeated request that waits for the first response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 

@@ -26,6 +26,7 @@ mod stack_outputs;
 mod toggles;
 mod unused_values;
 mod version_changes;
+mod webhooks;
 mod workflows;
 
 use std::collections::BTreeMap;

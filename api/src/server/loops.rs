@@ -11,7 +11,7 @@ use crate::{
         checkpoints, keys, log_days, log_partitions, sensitive_values, uploads, verification,
     },
     problem::Problem,
-    reactions::{erasure, liveness, policies, principals, timers},
+    reactions::{erasure, liveness, policies, principals, timers, webhooks},
     state::App,
     write_behind::{
         WriteBehindQueue, grants,
@@ -70,6 +70,7 @@ pub(super) async fn start(
         let server = app.config.server.clone();
         policies::run(app, server)
     });
+    supervise(loops, app, "webhooks", webhooks::run);
     supervise(loops, app, "verification", |app| {
         verification::run(app, verification::Pace::default())
     });

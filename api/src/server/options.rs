@@ -11,6 +11,7 @@ use super::{StartError, server_name};
 use crate::{
     listen::{self, BoundListener, Certificate, ListenError},
     state::Config,
+    webhooks::Reachable,
 };
 
 /// Start options of a server.
@@ -43,6 +44,8 @@ pub struct Options {
     pub address_connections: Option<usize>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
+    /// Addresses that webhooks may reach.
+    pub webhooks_reach: Reachable,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
     /// Maximum size of all encrypted states of one install in bytes.
@@ -87,6 +90,7 @@ impl Options {
             behind_proxy: false,
             address_connections: None,
             max_blob_bytes: 1 << 20,
+            webhooks_reach: Reachable::All,
             uploads: Default::default(),
             state_quota: crate::state_versions::DEFAULT_QUOTA,
             recover_owner: false,
@@ -148,6 +152,7 @@ impl Options {
             runner_ca: self.runner_tls().and_then(listen::private_root),
             plugin_publisher: OnceLock::new(),
             max_blob_bytes: self.max_blob_bytes,
+            webhooks_reach: self.webhooks_reach,
             uploads: self.uploads,
             state_quota: self.state_quota,
             partition_events: self.partition_events,

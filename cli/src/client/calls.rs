@@ -9,6 +9,7 @@ mod plugins;
 mod projections;
 mod runners;
 mod runs;
+mod webhooks;
 
 use super::ClientError;
 

@@ -118,7 +118,8 @@ impl HistoryBuilder {
             | DomainEvent::Name(..)
             | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
-            | DomainEvent::Subject(..) => None,
+            | DomainEvent::Subject(..)
+            | DomainEvent::Webhook(..) => None,
         };
         if !in_range {
             return;

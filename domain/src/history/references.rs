@@ -30,7 +30,8 @@ pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
         | DomainEvent::Name(..)
         | DomainEvent::Plugin(..)
         | DomainEvent::Runner(..)
-        | DomainEvent::Subject(..) => vec![],
+        | DomainEvent::Subject(..)
+        | DomainEvent::Webhook(..) => vec![],
     }
 }
 

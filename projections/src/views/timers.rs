@@ -145,7 +145,8 @@ impl Projection for Timers {
             | DomainEvent::Name(..)
             | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
-            | DomainEvent::Subject(..) => vec![],
+            | DomainEvent::Subject(..)
+            | DomainEvent::Webhook(..) => vec![],
         }
     }
 
@@ -163,7 +164,8 @@ impl Projection for Timers {
             | DomainEvent::Name(..)
             | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
-            | DomainEvent::Subject(..) => {}
+            | DomainEvent::Subject(..)
+            | DomainEvent::Webhook(..) => {}
         }
         Some(row).filter(|row| *row != Row::default())
     }

@@ -31,8 +31,8 @@ impl Role {
                 "Viewer permissions; read details of plans; approve and deny plans of runs. No access to events of the log"
             }
             Role::Auditor => {
-                "Viewer permissions; read details of plans, audit (events, exports, proofs), blobs, projections \
-                 and subjects"
+                "Viewer permissions; read details of plans, audit (events, exports, proofs), blobs, projections, \
+                 subjects and webhooks"
             }
             Role::Viewer => {
                 "Read apps, builds, changes, installs, jobs (with their logs), plugins, runners and runs (with their plans)"

@@ -6,6 +6,7 @@ use schemas::control::{
     installs::{EnrolmentIssued, InstallCreated, InstallUpdated},
     runs::RunRequested,
     tokens::TokenCreated,
+    webhooks::WebhookConfigured,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -70,6 +71,7 @@ fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>
                 }
                 members.entry("principal").or_insert(id)
             }
+            "webhook" => members.entry("name").or_insert(id),
             _ => continue,
         };
     }
@@ -91,6 +93,7 @@ fn is_response_of(route: &str, response: &Value) -> bool {
         "/v1/installs/{install}/enrolment-tokens" | "/v1/runners/enrolment-tokens" => {
             parses_as::<EnrolmentIssued>(response)
         }
+        "/v1/webhooks/{webhook}" => parses_as::<WebhookConfigured>(response),
         // These responses contain more than their events.
         "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" | "/v1/plugins/{plugin}" => false,
         _ => parses_as::<ChangeResult>(response),

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 use cli::client::Client;
 use domain::{
     actor::Actor,
+    decider::Timestamp,
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, RunnerId, StepId},
     install::{Install, InstallCommand, Resource},
@@ -25,6 +26,38 @@ use crate::{auth::names, execute::Call, server::testing::Started};
 
 fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
+}
+
+/// Commands for a run with one step, up to the plan that waits for an approval.
+pub(super) fn until_approval(
+    request: Request,
+    step: StepId,
+    expires_at: Timestamp,
+) -> Vec<RunCommand> {
+    let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
+    let target =
+        Target::Component { component, name: "base".into(), build, depends_on: BTreeSet::new() };
+    let (operation, depends_on, fingerprint) = (Operation::Apply, vec![], None);
+    let steps = vec![StepSpec {
+        step,
+        target,
+        operation,
+        depends_on,
+        fingerprint,
+        options: Default::default(),
+    }];
+    let (job, preflight) = (JobId(Ulid::new()), JobId(Ulid::new()));
+    let (digest, summary) = (digest(1), digest(2));
+    let plan =
+        StepPlan { digest, summary, details: None, noop: false, add: 1, change: 0, destroy: 0 };
+    let approval = Approval::Principal { expires_at };
+    vec![
+        RunCommand::Request { request, steps, position: 1 },
+        RunCommand::StartPreflight { job: preflight },
+        RunCommand::RecordChecks { job: preflight, checks: vec![] },
+        RunCommand::StartStep { step, job },
+        RunCommand::RecordPlan { job, plan, approval },
+    ]
 }
 
 /// Run of this principal with one step, whose plan waits for approval.
@@ -51,41 +84,7 @@ async fn plan_waiting_for_approval(
             let (cause, by) = (Cause::Requested, Actor::Principal(by));
             let (config_version, reason, plan_all) = (2, None, false);
             let request = Request { install, kind, cause, by, config_version, reason, plan_all };
-            let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
-            let target = Target::Component {
-                component,
-                name: "base".into(),
-                build,
-                depends_on: BTreeSet::new(),
-            };
-            let (operation, depends_on, fingerprint) = (Operation::Apply, vec![], None);
-            let steps = vec![StepSpec {
-                step,
-                target,
-                operation,
-                depends_on,
-                fingerprint,
-                options: Default::default(),
-            }];
-            let (job, preflight) = (JobId(Ulid::new()), JobId(Ulid::new()));
-            let (digest, summary) = (digest(1), digest(2));
-            let plan = StepPlan {
-                digest,
-                summary,
-                details: None,
-                noop: false,
-                add: 1,
-                change: 0,
-                destroy: 0,
-            };
-            let approval = Approval::Principal { expires_at };
-            for command in [
-                RunCommand::Request { request, steps, position: 1 },
-                RunCommand::StartPreflight { job: preflight },
-                RunCommand::RecordChecks { job: preflight, checks: vec![] },
-                RunCommand::StartStep { step, job },
-                RunCommand::RecordPlan { job, plan, approval },
-            ] {
+            for command in until_approval(request, step, expires_at) {
                 unit.handle::<Run>(run, command).await?;
             }
             Ok(())

@@ -17,6 +17,7 @@ use domain::{
     run::Run,
     runner::Runner,
     subject::{Subject, SubjectId},
+    webhook::Webhook,
 };
 use event_log::StreamId;
 use serde_json::Value;
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Aggregate types that have streams.
-pub(super) const AGGREGATE_TYPES: [&str; 12] = [
+pub(super) const AGGREGATE_TYPES: [&str; 13] = [
     AppState::NAME,
     Install::NAME,
     Component::NAME,
@@ -41,6 +42,7 @@ pub(super) const AGGREGATE_TYPES: [&str; 12] = [
     Name::NAME,
     Plugin::NAME,
     Subject::NAME,
+    Webhook::NAME,
 ];
 
 /// State of an aggregate as of a position.
@@ -71,6 +73,7 @@ pub(super) async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Prob
         Name::NAME => Ok(StreamId::of::<Name>(id)),
         Plugin::NAME => Ok(StreamId::of::<Plugin>(id)),
         Subject::NAME => by_id::<Subject, SubjectId>(id),
+        Webhook::NAME => Ok(StreamId::of::<Webhook>(id)),
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }
 }
@@ -102,6 +105,7 @@ pub(super) async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result
         Name::NAME => fold::<Name>(app, id, position).await,
         Plugin::NAME => fold::<Plugin>(app, id, position).await,
         Subject::NAME => fold::<Subject>(app, id, position).await,
+        Webhook::NAME => fold::<Webhook>(app, id, position).await,
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }
 }

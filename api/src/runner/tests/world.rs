@@ -139,6 +139,8 @@ impl World {
             assertions: Assertions::default(),
             login_codes: Default::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
+            webhook_wakeup: Default::default(),
+            webhook_sender: crate::webhooks::Sender::new(crate::webhooks::Reachable::All).unwrap(),
             grants: evidence,
             responses,
             logs: LogStore::new(pool.clone()),
@@ -153,6 +155,7 @@ impl World {
                 runner_ca: None,
                 plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
+                webhooks_reach: crate::webhooks::Reachable::All,
                 uploads: Default::default(),
                 // One state of the maximum size, and small ones.
                 state_quota: schemas::runner::STATE_CIPHERTEXT_BYTES + (1 << 20),
