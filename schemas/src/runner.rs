@@ -29,7 +29,9 @@ pub use self::{
         SentDirective, SessionOpened,
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, SignedLog, Statement},
-    state::{STATE_BYTES, STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload},
+    state::{
+        STATE_BYTES, STATE_CIPHERTEXT_BYTES, STATE_RECORDED, STATE_VERSION, StateHead, StateUpload,
+    },
     work::{
         Claim, Claimed, Consistency, DETAILS_BYTES, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
         Outcome, PendingCancel, Report, ReportBody, ReportResponse, SaltedDetails, SignedEnd,

@@ -10,6 +10,9 @@ use crate::manifest::Fence;
 
 /// Header of a stored state: [`StateUpload`] in a request and [`StateHead`] in a response, as JSON.
 pub const STATE_VERSION: &str = "state-version";
+/// Header of a response to a read: the newest [`StateVersion`] in the log as JSON. Absent if the log
+/// has none.
+pub const STATE_RECORDED: &str = "state-recorded";
 /// Maximum size of a state in bytes.
 pub const STATE_BYTES: u64 = 100 << 20;
 /// Maximum size of an encrypted state in bytes. Encryption adds a header, and 16 bytes per 64 KiB.
