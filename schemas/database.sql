@@ -285,6 +285,13 @@ CREATE TABLE stead.sensitive_value (
     ciphertext bytea,
     created_at timestamp with time zone NOT NULL
 );
+CREATE TABLE stead.state_fence (
+    install text NOT NULL COLLATE pg_catalog."C",
+    component text NOT NULL COLLATE pg_catalog."C",
+    fence_epoch bigint NOT NULL,
+    fence_position bigint NOT NULL,
+    job text COLLATE pg_catalog."C"
+);
 CREATE TABLE stead.state_version (
     install text NOT NULL COLLATE pg_catalog."C",
     component text NOT NULL COLLATE pg_catalog."C",
@@ -404,6 +411,8 @@ ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
 ALTER TABLE ONLY stead.sensitive_value
     ADD CONSTRAINT sensitive_value_pkey PRIMARY KEY (install, id);
+ALTER TABLE ONLY stead.state_fence
+    ADD CONSTRAINT state_fence_pkey PRIMARY KEY (install, component);
 ALTER TABLE ONLY stead.state_version
     ADD CONSTRAINT state_version_pkey PRIMARY KEY (install, component, number);
 ALTER TABLE ONLY stead.subject_data
@@ -491,6 +500,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_tokens TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.sensitive_value TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.state_fence TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.state_version TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;

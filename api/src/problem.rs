@@ -71,6 +71,7 @@ codes! {
     SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";
     ClaimedByOther = 409 "claimed_by_other", "Another runner claimed the job";
     StateConflict = 409 "state_conflict", "The stored state is newer or differs";
+    StateInUse = 409 "state_in_use", "A job uses the state of the component";
     SeqGap = 409 "seq_gap", "An earlier report is missing";
     SeqConflict = 409 "seq_conflict", "A different report has this number";
     LogDivergence = 409 "log_divergence", "The log bytes differ from the stored bytes";
@@ -78,6 +79,7 @@ codes! {
     Expired = 410 "expired", "The offer or deadline has expired";
     Erased = 410 "erased", "The data was erased";
     Fenced = 412 "fenced", "The execution is not the current execution of its job";
+    StateFenced = 412 "state_fenced", "A later execution uses the state of the component";
     LogMismatch = 412 "log_mismatch", "The log does not match its announced digest";
     TooLarge = 413 "too_large", "The request is too large";
     UploadQuotaExceeded = 413 "upload_quota_exceeded", "The upload quota is used up";

@@ -17,6 +17,7 @@ pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod sources;
 pub(crate) mod stack;
+pub(crate) mod states;
 pub(crate) mod steps;
 pub(crate) mod subjects;
 mod toggles;

@@ -206,7 +206,9 @@ pub(super) async fn sensitive_inputs(
 /// Accept a state of a component
 ///
 /// The runner refuses a state that is older than the newest one or has another lineage. After this
-/// call, the runner accepts the given state and its successors.
+/// call, the runner accepts the given state and its successors. States that earlier executions wrote
+/// are no longer stored. Rejected with 409 if the server does not have the state, unless `force` is
+/// true, and while a job can write the state (`state_in_use`).
 #[utoipa::path(
     post, path = "/v1/installs/{install}/components/{component}/accepted-state", tag = "installs",
     request_body = AcceptState,
@@ -223,10 +225,10 @@ pub(super) async fn accept_state(
     extract::Json(body): extract::Json<AcceptState>,
 ) -> ApiResult<ChangeResult> {
     let id = installs::find(&app, &name).await?;
-    let AcceptState { lineage, serial, reason } = body;
+    let AcceptState { lineage, serial, force, reason } = body;
     let (state, reason) =
         (StateVersion { lineage, serial, digest: None }, required_reason(&reason)?);
-    let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
+    let accepted = installs::accept_state(&app, &call, id, component, state, reason, force).await?;
     Ok(Json(change_result(&accepted)))
 }
 

@@ -67,6 +67,8 @@ pub(super) fn classify(code: Code) -> FailureClass {
         | Code::SessionUnknown
         | Code::SessionJournalRequired
         | Code::StateConflict
+        | Code::StateInUse
+        | Code::StateFenced
         | Code::BodyIncomplete
         | Code::UnknownComponent
         | Code::StateQuotaExceeded

@@ -82,7 +82,8 @@ pub(super) async fn check_may_report(
     if has_had(&loaded, execution) { Ok(()) } else { Err(stale_execution(&loaded)) }
 }
 
-fn has_had(job: &Job, execution: ExecutionId) -> bool {
+/// Returns true if the execution holds or held the job.
+pub(super) fn has_had(job: &Job, execution: ExecutionId) -> bool {
     let current = match &job.state {
         State::Claimed(active) | State::Running(active) | State::OutcomeUnknown(active) => {
             Some(active.id)

@@ -21,7 +21,9 @@ use domain::{
 };
 use event_log::Meta;
 use futures::FutureExt as _;
-use schemas::runner::{STATE_CIPHERTEXT_BYTES, STATE_VERSION, StateHead, StateUpload};
+use schemas::runner::{
+    STATE_CIPHERTEXT_BYTES, STATE_RECORDED, STATE_VERSION, StateHead, StateUpload,
+};
 use serde::Deserialize;
 
 use self::{
@@ -35,7 +37,7 @@ use crate::{
     ids,
     problem::{Code, Problem},
     state::App,
-    state_versions::{self, Conflict, NewVersion, NotStored, Of, Replaces},
+    state_versions::{self, Beginning, Conflict, Named, NewVersion, NotStored, Of, Replaces},
 };
 
 /// Party that stores or reads states.
@@ -91,26 +93,23 @@ pub(crate) async fn put(
     allow(&app, &caller)?;
     check_name(&component)?;
     let upload = upload_of(request.headers())?;
-    let install = check_writer(&app, &caller, &component, &upload).await?;
+    let (install, writer) = check_writer(&app, &caller, &component, &upload).await?;
     let of = Of { install, component: &component };
-    let known = app.engine.load::<Install>(install).await?.states.get(&component).cloned();
-    let known = known.unwrap_or_default();
-    let is_accepted =
-        known.accepted.as_ref().is_some_and(|accepted| accepted.lineage == upload.head.lineage);
-    let replaces = match upload.is_decided || is_accepted {
-        true => Replaces::AnyState,
-        false => Replaces::EmptyState,
-    };
-    let named: Vec<StateVersion> = known.newest.into_iter().chain(known.accepted).collect();
     let length = content_length(request.headers());
     if length.is_some_and(|length| length > STATE_CIPHERTEXT_BYTES) {
         return Err(too_large());
     }
-    let transfer = app.state_uploads.upload(install, length.unwrap_or(STATE_CIPHERTEXT_BYTES));
-    let transfer = transfer.ok_or_else(busy)?;
+    let transfer = app.state_uploads.upload(install).ok_or_else(busy)?;
     let ciphertext = body::read(request, length, &transfer).await?;
     let (head, quota) = (&upload.head, app.config.state_quota);
-    let new = NewVersion { head, ciphertext, replaces, named: &named, quota };
+    transfer.spend(ciphertext.len() as u64, quota).map_err(over_daily_limit)?;
+    let connections = app.pool.options().get_max_connections();
+    let _statement = transfer.statement(ciphertext.len(), connections).await.ok_or_else(busy)?;
+    // After the body, which may arrive slowly: former versions are deleted by this state of the log.
+    let known = app.log().reload::<Install>(&install.to_string()).await?.state;
+    let named = named(&known);
+    let replaces = replaces(&known, &component, &upload);
+    let new = NewVersion { head, ciphertext, replaces, writer, named: &named, quota };
     match state_versions::put(&app.pool, app.now(), of, new).await? {
         Ok(newest) => {
             if let StateCaller::Runner(_) = &caller {
@@ -135,7 +134,8 @@ pub(crate) async fn put(
         ("serial" = Option<u64>, Query),
         ("If-None-Match" = Option<String>, Header, description = "digest of a StateHead")),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream",
-            headers(("State-Version" = String, description = "StateHead as JSON"))),
+            headers(("State-Version" = String, description = "StateHead as JSON"),
+                ("State-Recorded" = String, description = "newest StateVersion in the log as JSON, if there is one"))),
         (status = 204), (status = 304), (status = "4XX", body = schemas::problem::Problem)))]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -147,23 +147,33 @@ pub(crate) async fn get(
     allow(&app, &caller)?;
     check_name(&component)?;
     let version = wanted.version()?;
-    let install = check_reader(&app, &caller, &component).await?;
+    let (install, begun) = check_reader(&app, &caller, &component).await?;
     let of = Of { install, component: &component };
+    if let Some(begun) = begun {
+        match state_versions::begin(&app.pool, of, begun).await? {
+            Beginning::Begun => {}
+            Beginning::Busy => return Err(busy()),
+            Beginning::Later => return Err(conflict_problem(&component, Conflict::OlderFence)),
+        }
+    }
+    let recorded = recorded_header(&app, of).await?;
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let stored = state_versions::find(&app.pool, of, version).await?;
-    let Some(stored) = stored else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let Some(stored) = stored else {
+        return Ok((StatusCode::NO_CONTENT, recorded).into_response());
+    };
     let (head, size) = (version_header(&stored.head)?, stored.size);
     if let (Some(known), None) = (known, version)
         && stored.head.digest == known.trim_matches('"')
     {
-        return Ok((StatusCode::NOT_MODIFIED, [head]).into_response());
+        return Ok((StatusCode::NOT_MODIFIED, recorded, [head]).into_response());
     }
     let transfer = app.state_uploads.download(install, size).ok_or_else(busy)?;
     // Deleted meanwhile, so there is a newer one.
     let Some(parts) = stored.parts(&app.pool, transfer).await? else { return Err(busy()) };
     let kind = (CONTENT_TYPE, "application/octet-stream".to_owned());
     let length = (CONTENT_LENGTH, size.to_string());
-    Ok(([head, kind, length], Body::from_stream(parts)).into_response())
+    Ok((recorded, [head, kind, length], Body::from_stream(parts)).into_response())
 }
 
 impl Wanted {
@@ -172,7 +182,7 @@ impl Wanted {
         match (&self.lineage, self.serial) {
             (Some(lineage), Some(serial)) => {
                 let version = StateVersion { lineage: lineage.clone(), serial, digest: None };
-                if !version.is_valid() || i64::try_from(serial).is_err() {
+                if !version.is_valid() {
                     let detail = "cannot read the state: its lineage or serial is invalid; send those of a state";
                     return Err(Problem::new(Code::BadRequest, detail));
                 }
@@ -185,6 +195,41 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Current versions of all components in the log.
+fn named(install: &Install) -> Vec<Named> {
+    let versions = install.states.iter().flat_map(|(name, known)| {
+        let versions = known.newest.iter().chain(&known.accepted);
+        versions.map(|version| (name.clone(), version.clone()))
+    });
+    versions.collect()
+}
+
+/// Returns which lineages the upload may replace. An accepted lineage may replace another one until
+/// the log has a state of a third one, or the component was destroyed.
+fn replaces(install: &Install, component: &str, upload: &StateUpload) -> Replaces {
+    let is_accepted = || {
+        let known = install.states.get(component)?;
+        let (newest, accepted) = (known.newest.as_ref()?, known.accepted.as_ref()?);
+        Some(newest.lineage == accepted.lineage && accepted.lineage == upload.head.lineage)
+    };
+    match upload.is_decided || is_accepted() == Some(true) {
+        true => Replaces::AnyState,
+        false => Replaces::EmptyState,
+    }
+}
+
+/// Header with the newest version in the log, if the log has one.
+async fn recorded_header(app: &App, of: Of<'_>) -> Result<HeaderMap, Problem> {
+    let mut headers = HeaderMap::new();
+    let install = app.log().reload::<Install>(&of.install.to_string()).await?.state;
+    let newest = install.states.get(of.component).and_then(|known| known.newest.as_ref());
+    if let Some(newest) = newest {
+        let json = serde_json::to_string(newest).map_err(Problem::internal)?;
+        headers.insert(STATE_RECORDED, json.parse().map_err(Problem::internal)?);
+    }
+    Ok(headers)
 }
 
 /// Continues the component if the install awaits this state.
@@ -235,6 +280,11 @@ fn upload_of(headers: &HeaderMap) -> Result<StateUpload, Problem> {
     })
 }
 
+fn over_daily_limit(retry_after: u64) -> Problem {
+    let detail = "cannot store the state: the install has uploaded ten times its state quota within 24 hours; try again later";
+    Problem::new(Code::RateLimited, detail).retry_after(retry_after)
+}
+
 fn over_quota(quota: u64) -> Problem {
     let detail = format!(
         "cannot store the state: the states of an install may have {quota} bytes together; ask the server's operator to increase \
@@ -246,7 +296,9 @@ fn over_quota(quota: u64) -> Problem {
 fn conflict_problem(component: &str, conflict: Conflict) -> Problem {
     let (code, why) = match conflict {
         Conflict::OlderFence => {
-            (Code::Fenced, "a later execution has stored a state of this component".to_owned())
+            let why = "a later execution has begun or stored a state, or a user has chosen one; keep this state and let a user \
+                       decide: stead-runner state resolve";
+            (Code::StateFenced, why.to_owned())
         }
         Conflict::OlderSerial { newest } => {
             (Code::StateConflict, format!("the stored state has the later serial {newest}"))

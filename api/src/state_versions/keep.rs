@@ -1,5 +1,5 @@
 //! Versions that are kept: the newest ones, and those that the log names.
-use domain::state_version::StateVersion;
+use domain::{ids::InstallId, state_version::StateVersion};
 use sqlx::{PgConnection, PgPool};
 
 use super::Of;
@@ -7,6 +7,11 @@ use super::Of;
 /// Number of newest versions of a component that are kept. Versions that the log has named are kept
 /// as well.
 const KEPT: i64 = 10;
+/// Number of newest versions of a component that are kept when the quota of the install is used up.
+const KEPT_AT_QUOTA: i64 = 2;
+
+/// Version that the log names as the current one of a component, with the name of the component.
+pub(crate) type Named = (String, StateVersion);
 
 /// Marks the versions of a component that the log names or will name, so that they are kept.
 pub(crate) async fn mark_named(
@@ -55,40 +60,48 @@ pub(super) async fn remove_old(tx: &mut PgConnection, of: Of<'_>) -> Result<(), 
 const NEWEST: &str =
     "(select max(number) from state_version where install = $1 and component = $2)";
 
-/// Makes the versions of the install fit into its quota: deletes the oldest versions of this
-/// component that only former deployments name. Returns false if they do not fit.
+/// Makes the versions of the install fit into its quota: deletes the oldest versions that only
+/// former deployments name, of any component, and then all but the two newest versions of each
+/// component. Returns false if they do not fit.
 ///
 /// Concurrent uploads of other components are not counted. Their number and size are limited.
 pub(super) async fn fit(
     tx: &mut PgConnection,
-    of: Of<'_>,
-    current: &[StateVersion],
+    install: InstallId,
+    current: &[Named],
     quota: u64,
 ) -> Result<bool, sqlx::Error> {
+    let install = install.to_string();
     let sum = "select coalesce(sum(size), 0)::int8 from state_version where install = $1";
-    let install = of.install.to_string();
     let total: i64 = sqlx::query_scalar(sum).bind(&install).fetch_one(&mut *tx).await?;
     let mut total = total.cast_unsigned();
-    let sql = format!(
-        "delete from state_version where install = $1 and component = $2 and number = \
-           (select min(number) from state_version v where install = $1 and component = $2 \
-             and number <= {NEWEST} - $3 \
-             and not exists (select from unnest($4::text[], $5::int8[]) as named (lineage, serial) \
-               where named.lineage = v.lineage and named.serial = v.serial)) \
-         returning size"
-    );
-    let (lineages, serials) = columns(current);
-    while total > quota {
-        let deleted: Option<i64> = sqlx::query_scalar(&sql)
-            .bind(&install)
-            .bind(of.component)
-            .bind(KEPT)
-            .bind(&lineages)
-            .bind(&serials)
-            .fetch_optional(&mut *tx)
-            .await?;
-        let Some(size) = deleted else { return Ok(false) };
-        total -= size.cast_unsigned();
+    // Skips versions that a concurrent upload deletes.
+    let sql = "delete from state_version where (install, component, number) = \
+                 (select install, component, number from state_version v where install = $1 \
+                   and number <= (select max(number) from state_version n \
+                     where n.install = v.install and n.component = v.component) - $2 \
+                   and not exists (select from unnest($3::text[], $4::text[], $5::int8[]) \
+                       as named (component, lineage, serial) \
+                     where named.component = v.component and named.lineage = v.lineage \
+                       and named.serial = v.serial) \
+                   order by created_at, number limit 1 for update skip locked) \
+               returning size";
+    let components: Vec<&str> = current.iter().map(|(component, _)| &**component).collect();
+    let versions: Vec<StateVersion> = current.iter().map(|(_, version)| version.clone()).collect();
+    let (lineages, serials) = columns(&versions);
+    for kept in [KEPT, KEPT_AT_QUOTA] {
+        while total > quota {
+            let deleted: Option<i64> = sqlx::query_scalar(sql)
+                .bind(&install)
+                .bind(kept)
+                .bind(&components)
+                .bind(&lineages)
+                .bind(&serials)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let Some(size) = deleted else { break };
+            total -= size.cast_unsigned();
+        }
     }
-    Ok(true)
+    Ok(total <= quota)
 }

@@ -1,5 +1,5 @@
 //! Order of the versions of one component.
-use schemas::runner::StateHead;
+use schemas::{manifest::Fence, runner::StateHead};
 
 /// Permission to store another lineage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum Place {
 /// Reason to reject a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Conflict {
-    /// A later execution has stored a version.
+    /// A later execution has begun or stored a version.
     OlderFence,
     /// The newest version has a higher serial.
     OlderSerial { newest: u64 },
@@ -32,20 +32,23 @@ pub(crate) enum Conflict {
     OtherLineage { newest: String },
 }
 
-/// Places a new version after the newest one.
+/// Places a new version after the newest one. `begun` is the fence of the newest execution that may
+/// write.
 pub(super) fn place(
     newest: Option<&StateHead>,
+    begun: Option<Fence>,
     new: &StateHead,
     replaces: Replaces,
 ) -> Result<Place, Conflict> {
-    let Some(newest) = newest else { return Ok(Place::New) };
     #[cfg(feature = "fault-injection")]
     let is_checked = !proof::fault_injection::has(proof::fault_injection::Fault::StateWithoutFence);
     #[cfg(not(feature = "fault-injection"))]
     let is_checked = true;
-    if is_checked && new.fence < newest.fence {
+    let begun = begun.max(newest.map(|newest| newest.fence));
+    if is_checked && begun.is_some_and(|begun| new.fence < begun) {
         return Err(Conflict::OlderFence);
     }
+    let Some(newest) = newest else { return Ok(Place::New) };
     if new.lineage != newest.lineage {
         return match replaces {
             Replaces::EmptyState if !newest.is_empty => {
@@ -77,7 +80,7 @@ mod tests {
     #[test]
     fn versions_are_ordered_by_fence_and_then_by_serial() {
         let newest = head(20, "l", 7, "d");
-        let place = |new: &StateHead| place(Some(&newest), new, Replaces::EmptyState);
+        let place = |new: &StateHead| place(Some(&newest), None, new, Replaces::EmptyState);
         assert_eq!(place(&head(20, "l", 8, "e")), Ok(Place::New));
         assert_eq!(place(&head(30, "l", 8, "e")), Ok(Place::New));
         assert_eq!(place(&head(20, "l", 7, "d")), Ok(Place::Repeated));
@@ -93,16 +96,27 @@ mod tests {
     }
 
     #[test]
+    fn an_execution_that_has_stored_nothing_yet_precedes_no_earlier_one() {
+        let (newest, begun) = (head(20, "l", 7, "d"), Some(Fence { epoch: 1, position: 30 }));
+        for newest in [Some(&newest), None] {
+            let place =
+                |position| place(newest, begun, &head(position, "l", 8, "e"), Replaces::EmptyState);
+            assert_eq!(place(29), Err(Conflict::OlderFence));
+            assert_eq!(place(30), Ok(Place::New));
+        }
+    }
+
+    #[test]
     fn another_lineage_follows_an_empty_state_or_a_decision_only() {
         let mut newest = head(20, "l", 7, "d");
         let new = head(20, "m", 1, "e");
         let other = Err(Conflict::OtherLineage { newest: "l".into() });
-        assert_eq!(place(Some(&newest), &new, Replaces::EmptyState), other);
-        assert_eq!(place(Some(&newest), &new, Replaces::AnyState), Ok(Place::New));
+        assert_eq!(place(Some(&newest), None, &new, Replaces::EmptyState), other);
+        assert_eq!(place(Some(&newest), None, &new, Replaces::AnyState), Ok(Place::New));
         newest.is_empty = true;
-        assert_eq!(place(Some(&newest), &new, Replaces::EmptyState), Ok(Place::New));
+        assert_eq!(place(Some(&newest), None, &new, Replaces::EmptyState), Ok(Place::New));
         // A decision permits no older version of the same lineage: a restored state gets the next serial.
-        let older = place(Some(&newest), &head(20, "l", 6, "c"), Replaces::AnyState);
+        let older = place(Some(&newest), None, &head(20, "l", 6, "c"), Replaces::AnyState);
         assert_eq!(older, Err(Conflict::OlderSerial { newest: 7 }));
     }
 }

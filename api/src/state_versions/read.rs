@@ -46,21 +46,28 @@ pub(crate) async fn find(
     Ok(Some(Stored { head: head(&row)?, size, install, component, number }))
 }
 
-/// Returns whether the server has this version or a later one of the same lineage.
+/// Returns whether the newest version at the server includes this one, and no version with its
+/// serial has other content.
 pub(crate) async fn has(
     pool: &PgPool,
     of: Of<'_>,
     version: &StateVersion,
 ) -> Result<bool, sqlx::Error> {
-    let sql = "select exists (select from state_version \
-               where install = $1 and component = $2 and lineage = $3 and serial >= $4)";
-    sqlx::query_scalar(sql)
-        .bind(of.install.to_string())
-        .bind(of.component)
-        .bind(&version.lineage)
-        .bind(version.serial.cast_signed())
-        .fetch_one(pool)
-        .await
+    let Some(newest) = find(pool, of, None).await? else { return Ok(false) };
+    if !newest.head.version().includes(version) {
+        return Ok(false);
+    }
+    let same = find(pool, of, Some((&version.lineage, version.serial))).await?;
+    Ok(same.is_none_or(|same| same.head.version().includes(version)))
+}
+
+/// Returns whether the server has a version with this lineage and serial.
+pub(crate) async fn is_stored(
+    pool: &PgPool,
+    of: Of<'_>,
+    version: &StateVersion,
+) -> Result<bool, sqlx::Error> {
+    Ok(find(pool, of, Some((&version.lineage, version.serial))).await?.is_some())
 }
 
 impl Stored {

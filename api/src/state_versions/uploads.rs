@@ -1,8 +1,9 @@
 //! Limits on concurrent transfers of states, by the memory that they take.
 //!
 //! ```text
-//! upload    announced length × 3: the body, the argument of the statement, and the message to Postgres
-//! download  3 parts, because a state is read and sent in parts
+//! upload     bytes that arrived; an announced length takes nothing
+//! statement  2 copies: the argument of the statement, and the message to Postgres
+//! download   3 parts, because a state is read and sent in parts
 //! ```
 use std::{
     collections::HashMap,
@@ -12,103 +13,192 @@ use std::{
 
 use domain::ids::InstallId;
 use schemas::runner::STATE_CIPHERTEXT_BYTES;
-use tokio::time::Instant;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout},
+};
 
 /// Size of a part of a downloaded state in bytes.
 pub(super) const PART: u64 = 1 << 20;
-/// Number of copies of a transferred state, or of its parts, that are in memory at the same time.
-const COPIES: u64 = 3;
-/// Maximum number of bytes in memory for all transfers.
-const MOST_BYTES: u64 = 1 << 30;
-/// Transfer that uses more memory than this is large.
-const LARGE: u64 = COPIES * (4 << 20);
-/// Part of [`MOST_BYTES`] that large transfers leave to the others, so that they cannot hold up the
-/// usual small states.
+/// Number of parts of a download that are in memory at the same time.
+const PARTS: u64 = 3;
+/// Maximum number of bytes of one install that arrived and are not stored: its largest state, and
+/// some small ones.
+const UPLOADS_OF_INSTALL: u64 = STATE_CIPHERTEXT_BYTES + (28 << 20);
+/// Maximum number of bytes of all installs that arrived and are not stored. At their limit, eight
+/// installs hold up the others.
+const UPLOADS: u64 = 8 * UPLOADS_OF_INSTALL;
+/// Upload of more bytes than this is large.
+const LARGE: u64 = 4 << 20;
+/// Part of [`UPLOADS`] that large uploads leave to the others, so that they cannot hold up the usual
+/// small states.
 const RESERVED_FOR_SMALL: u64 = 256 << 20;
-/// Maximum number of bytes in memory for the transfers of one install: its largest state, and some
-/// small ones.
-const MOST_BYTES_OF_INSTALL: u64 = COPIES * STATE_CIPHERTEXT_BYTES + (32 << 20);
-/// Maximum number of concurrent transfers of one install.
+/// Maximum number of bytes in memory for all downloads.
+const DOWNLOADS: u64 = 256 << 20;
+/// Maximum number of concurrent transfers of one install, for each direction.
 const MOST_OF_INSTALL: usize = 16;
+/// Memory for statements, in units of [`UNIT`] bytes.
+const STATEMENTS: u32 = (256 << 20) / UNIT;
+const UNIT: u32 = 1 << 10;
+/// Number of copies of a state during its statement, beside the body.
+const COPIES: usize = 2;
+/// Maximum time to wait for a statement.
+const STATEMENT_WAIT: Duration = Duration::from_secs(30);
 
 /// Time for a transfer of a few bytes.
 const LATENCY: Duration = Duration::from_secs(30);
 /// Lowest rate of a transfer, in bytes per second.
-const LOWEST_RATE: u64 = 128 << 10;
-/// Time for the statement after an upload, until the transfer no longer counts.
-const STATEMENT: Duration = Duration::from_secs(60);
+pub(crate) const LOWEST_RATE: u64 = 128 << 10;
+/// Time after the deadline of a download until it no longer counts.
+const STANDSTILL: Duration = Duration::from_secs(60);
+/// Period of the limit on uploaded bytes.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Number of times that an install may upload its quota in a [`DAY`].
+const QUOTAS_PER_DAY: u64 = 10;
 
 /// Transfers in progress. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Uploads(Arc<Mutex<Counters>>);
+#[derive(Clone)]
+pub struct Uploads(Arc<Shared>);
+
+struct Shared {
+    counters: Mutex<Counters>,
+    statements: Arc<Semaphore>,
+}
 
 #[derive(Default)]
 struct Counters {
     next: u64,
     open: HashMap<u64, Open>,
+    /// Bytes that each install uploaded since the beginning of its period.
+    uploaded: HashMap<InstallId, (Instant, u64)>,
 }
 
 struct Open {
     install: InstallId,
     memory: u64,
-    deadline: Instant,
+    /// Deadline of a download. `None` for an upload, whose time its reader limits.
+    deadline: Option<Instant>,
 }
 
-/// Transfer that counts until it is dropped, or until its time is over.
+/// Transfer that counts until it is dropped. A download counts only until its time is over.
 pub(crate) struct Transfer {
     all: Uploads,
     number: u64,
+    install: InstallId,
     deadline: Instant,
 }
 
+impl Default for Uploads {
+    fn default() -> Self {
+        let statements = Arc::new(Semaphore::new(STATEMENTS as usize));
+        Uploads(Arc::new(Shared { counters: Mutex::default(), statements }))
+    }
+}
+
 impl Uploads {
-    /// Counts an upload of an install. Returns `None` if a limit is reached.
-    pub(crate) fn upload(&self, install: InstallId, bytes: u64) -> Option<Transfer> {
-        self.begin(install, bytes, bytes.saturating_mul(COPIES))
+    /// Counts an upload of an install, without bytes. Returns `None` if a limit is reached.
+    pub(crate) fn upload(&self, install: InstallId) -> Option<Transfer> {
+        self.begin(install, 0, None)
     }
 
     /// Counts a download of an install. Returns `None` if a limit is reached.
     pub(crate) fn download(&self, install: InstallId, bytes: u64) -> Option<Transfer> {
-        self.begin(install, bytes, COPIES * bytes.min(PART))
+        let time = LATENCY + Duration::from_secs(bytes / LOWEST_RATE);
+        self.begin(install, PARTS * bytes.min(PART), Some(Instant::now() + time))
     }
 
-    fn begin(&self, install: InstallId, bytes: u64, memory: u64) -> Option<Transfer> {
+    fn begin(
+        &self,
+        install: InstallId,
+        memory: u64,
+        deadline: Option<Instant>,
+    ) -> Option<Transfer> {
         let now = Instant::now();
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.counters();
         // A reader that stands still is never polled, so its transfer does not end by itself.
-        counters.open.retain(|_, open| open.deadline + STATEMENT > now);
-        let sum = |filter: &dyn Fn(&&Open) -> bool| -> u64 {
-            counters.open.values().filter(filter).map(|open| open.memory).sum()
-        };
-        let of_install = |open: &&Open| open.install == install;
-        let fits_all = sum(&|_| true) + memory <= MOST_BYTES;
-        let is_large = memory > LARGE;
-        let of_large = sum(&|open| open.memory > LARGE) + memory;
-        let fits_large = !is_large || of_large <= MOST_BYTES - RESERVED_FOR_SMALL;
-        let fits_own = sum(&of_install) + memory <= MOST_BYTES_OF_INSTALL;
-        let is_few = counters.open.values().filter(of_install).count() < MOST_OF_INSTALL;
-        if !(fits_all && fits_large && fits_own && is_few) {
+        let is_open =
+            |open: &Open| open.deadline.is_none_or(|deadline| deadline + STANDSTILL > now);
+        counters.open.retain(|_, open| is_open(open));
+        let is_alike = |open: &&Open| open.deadline.is_some() == deadline.is_some();
+        let alike = || counters.open.values().filter(is_alike);
+        let of_install = alike().filter(|open| open.install == install).count();
+        let downloads: u64 = alike().map(|open| open.memory).sum();
+        let fits = deadline.is_none() || downloads + memory <= DOWNLOADS;
+        if of_install >= MOST_OF_INSTALL || !fits {
             return None;
         }
-        let deadline = now + LATENCY + Duration::from_secs(bytes / LOWEST_RATE);
         counters.next += 1;
         let number = counters.next;
         counters.open.insert(number, Open { install, memory, deadline });
-        Some(Transfer { all: self.clone(), number, deadline })
+        drop(counters);
+        let deadline = deadline.unwrap_or(now);
+        Some(Transfer { all: self.clone(), number, install, deadline })
+    }
+
+    fn counters(&self) -> std::sync::MutexGuard<'_, Counters> {
+        self.0.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Transfer {
-    /// Time at which the transfer is too slow.
+    /// Time at which a download is too slow.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Counts the memory of an upload, before it is allocated. Returns false if a limit is reached.
+    pub(crate) fn grow(&self, memory: u64) -> bool {
+        let mut counters = self.all.counters();
+        let uploads = || {
+            let others = counters.open.iter().filter(|(number, _)| **number != self.number);
+            others.map(|(_, open)| open).filter(|open| open.deadline.is_none())
+        };
+        let all: u64 = uploads().map(|open| open.memory).sum();
+        let large: u64 = uploads().map(|open| open.memory).filter(|memory| *memory > LARGE).sum();
+        let own = uploads().filter(|open| open.install == self.install);
+        let own: u64 = own.map(|open| open.memory).sum();
+        let fits = all + memory <= UPLOADS
+            && own + memory <= UPLOADS_OF_INSTALL
+            && (memory <= LARGE || large + memory <= UPLOADS - RESERVED_FOR_SMALL);
+        if fits && let Some(open) = counters.open.get_mut(&self.number) {
+            open.memory = memory;
+        }
+        fits
+    }
+
+    /// Counts uploaded bytes towards the limit per day, which prevents an install from writing
+    /// without end what its quota then deletes. Returns the seconds after which the install may
+    /// upload again if the limit is reached.
+    pub(crate) fn spend(&self, bytes: u64, quota: u64) -> Result<(), u64> {
+        let now = Instant::now();
+        let mut counters = self.all.counters();
+        counters.uploaded.retain(|_, (begun, _)| *begun + DAY > now);
+        let (begun, uploaded) = counters.uploaded.entry(self.install).or_insert((now, 0));
+        if *uploaded + bytes > quota.saturating_mul(QUOTAS_PER_DAY) {
+            return Err((*begun + DAY - now).as_secs() + 1);
+        }
+        *uploaded += bytes;
+        Ok(())
+    }
+
+    /// Waits until a statement may store a state of this size. At most a quarter of the database
+    /// connections store states, so that other calls find one. Returns `None` after 30 s.
+    pub(crate) async fn statement(
+        &self,
+        bytes: usize,
+        connections: u32,
+    ) -> Option<OwnedSemaphorePermit> {
+        let most = (connections / 4).max(1);
+        let memory = u32::try_from(bytes.saturating_mul(COPIES)).unwrap_or(u32::MAX) / UNIT;
+        let permits = memory.max(STATEMENTS.div_ceil(most)).min(STATEMENTS);
+        let statements = Arc::clone(&self.all.0.statements);
+        timeout(STATEMENT_WAIT, statements.acquire_many_owned(permits)).await.ok()?.ok()
     }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        let mut counters = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counters.open.remove(&self.number);
+        self.all.counters().open.remove(&self.number);
     }
 }
 
@@ -122,44 +212,95 @@ mod tests {
         InstallId(Ulid::new())
     }
 
+    /// Uploads a state of this size until a limit is reached.
+    fn upload(uploads: &Uploads, install: InstallId, bytes: u64) -> Option<Transfer> {
+        uploads.upload(install).filter(|transfer| transfer.grow(bytes))
+    }
+
     #[test]
     fn the_transfers_of_one_install_are_limited() {
         let (uploads, one, other) = (Uploads::default(), install(), install());
-        let mut own: Vec<_> = (0..16).map(|_| uploads.upload(one, 1).unwrap()).collect();
-        assert!(uploads.upload(one, 1).is_none());
-        assert!(uploads.upload(other, 1).is_some());
+        let mut own: Vec<_> = (0..16).map(|_| uploads.upload(one).unwrap()).collect();
+        assert!(uploads.upload(one).is_none());
+        assert!(uploads.upload(other).is_some() && uploads.download(one, 1).is_some());
         own.pop();
-        assert!(uploads.upload(one, 1).is_some());
+        assert!(uploads.upload(one).is_some());
         drop(own);
         // One state of the maximum size and small ones, but not two.
-        let _largest = uploads.upload(one, STATE_CIPHERTEXT_BYTES).unwrap();
-        assert!(uploads.upload(one, STATE_CIPHERTEXT_BYTES / 2).is_none());
-        assert!(uploads.upload(one, 1 << 20).is_some());
+        let _largest = upload(&uploads, one, STATE_CIPHERTEXT_BYTES).unwrap();
+        assert!(upload(&uploads, one, STATE_CIPHERTEXT_BYTES / 2).is_none());
+        assert!(upload(&uploads, one, 1 << 20).is_some());
     }
 
     #[test]
-    fn large_uploads_hold_up_neither_small_states_nor_downloads() {
+    fn a_few_installs_hold_up_no_other() {
         let uploads = Uploads::default();
-        let large = || uploads.upload(install(), STATE_CIPHERTEXT_BYTES);
-        let open: Vec<_> = std::iter::from_fn(large).collect();
-        assert_eq!(open.len(), 2);
-        let _small: Vec<_> = (0..20).map(|_| uploads.upload(install(), 4 << 20).unwrap()).collect();
-        let downloads = || uploads.download(install(), STATE_CIPHERTEXT_BYTES);
-        let downloads: Vec<_> = std::iter::from_fn(downloads).collect();
-        assert!(downloads.len() > 20, "{}", downloads.len());
+        let mut open = vec![];
+        // Four installs use all that they may, with large and with small states.
+        for size in [STATE_CIPHERTEXT_BYTES, STATE_CIPHERTEXT_BYTES, LARGE, LARGE] {
+            let one = install();
+            open.extend(std::iter::from_fn(|| upload(&uploads, one, size)));
+            open.extend(std::iter::from_fn(|| upload(&uploads, one, LARGE)));
+            open.extend(std::iter::from_fn(|| uploads.download(one, STATE_CIPHERTEXT_BYTES)));
+        }
+        assert!(upload(&uploads, install(), STATE_CIPHERTEXT_BYTES).is_some());
+        assert!(upload(&uploads, install(), LARGE).is_some());
+        assert!(uploads.download(install(), STATE_CIPHERTEXT_BYTES).is_some());
+    }
+
+    #[test]
+    fn all_uploads_are_limited_and_large_ones_leave_room_for_small_ones() {
+        let uploads = Uploads::default();
+        let of_size = |bytes| std::iter::from_fn(move || Some(bytes));
+        let large = of_size(STATE_CIPHERTEXT_BYTES);
+        let large: Vec<_> = large.map_while(|bytes| upload(&uploads, install(), bytes)).collect();
+        assert_eq!(large.len(), 7);
+        let small: Vec<_> =
+            of_size(LARGE).map_while(|bytes| upload(&uploads, install(), bytes)).collect();
+        assert!(small.len() > 60, "{}", small.len());
+        assert!(upload(&uploads, install(), LARGE).is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_transfer_that_stands_still_does_not_count_for_ever() {
+    async fn a_download_that_stands_still_does_not_count_for_ever() {
         let (uploads, one) = (Uploads::default(), install());
         let stuck: Vec<_> = (0..16).map(|_| uploads.download(one, 1).unwrap()).collect();
         assert!(uploads.download(one, 1).is_none());
         assert_eq!(stuck[0].deadline() - Instant::now(), LATENCY);
-        tokio::time::advance(LATENCY + STATEMENT).await;
+        tokio::time::advance(LATENCY + STANDSTILL).await;
         let again = uploads.download(one, 1).unwrap();
         drop(stuck);
-        assert_eq!(uploads.0.lock().unwrap().open.len(), 1);
+        assert_eq!(uploads.counters().open.len(), 1);
         drop(again);
-        assert!(uploads.0.lock().unwrap().open.is_empty());
+        assert!(uploads.counters().open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn statements_use_a_quarter_of_the_connections() {
+        let uploads = Uploads::default();
+        let transfer = uploads.upload(install()).unwrap();
+        let mut open = vec![];
+        for _ in 0..4 {
+            open.push(transfer.statement(1, 16).await.unwrap());
+        }
+        assert!(transfer.statement(1, 16).await.is_none());
+        open.clear();
+        // The memory of the largest states is limited as well.
+        let largest = usize::try_from(STATE_CIPHERTEXT_BYTES).unwrap();
+        open.push(transfer.statement(largest, 100).await.unwrap());
+        assert!(transfer.statement(largest, 100).await.is_none());
+        assert!(transfer.statement(1, 100).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bytes_of_an_install_per_day_are_limited() {
+        let (uploads, one) = (Uploads::default(), install());
+        let transfer = uploads.upload(one).unwrap();
+        assert_eq!(transfer.spend(900, 100), Ok(()));
+        assert_eq!(transfer.spend(101, 100), Err(DAY.as_secs() + 1));
+        assert_eq!(uploads.upload(install()).unwrap().spend(101, 100), Ok(()));
+        assert_eq!(transfer.spend(100, 100), Ok(()));
+        tokio::time::advance(DAY).await;
+        assert_eq!(transfer.spend(101, 100), Ok(()));
     }
 }

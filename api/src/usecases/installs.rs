@@ -24,7 +24,7 @@ pub(crate) use inputs::{differences, of_version};
 use super::{
     enrolments::{self, NewEnrolment},
     runs::{self, RunRequest},
-    stack, toggles,
+    stack, states, toggles,
 };
 use crate::{
     configs::{Config, awaited_inputs, published, resolved_inputs},
@@ -33,7 +33,7 @@ use crate::{
     problem::{Code, Problem},
     sensitive,
     state::App,
-    state_versions::{self, Of},
+    state_versions::Of,
 };
 
 /// Parameters of a new install.
@@ -362,18 +362,23 @@ pub(crate) async fn accept_state(
     name: String,
     state: StateVersion,
     reason: String,
+    force: bool,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let of = Of { install, component: &name };
-    state_versions::mark_named(&app.pool, of, std::slice::from_ref(&state)).await?;
+    let owned = app.clone();
     app.engine
         .transact(call, move |unit| {
-            let (name, state) = (name.clone(), state.clone());
+            let (app, name, state) = (owned.clone(), name.clone(), state.clone());
             let (by, reason) = (by.clone(), reason.clone());
             async move {
-                let accept = InstallCommand::AcceptState { name, state, by, reason };
+                let accept = InstallCommand::AcceptState {
+                    name: name.clone(),
+                    state: state.clone(),
+                    by,
+                    reason,
+                };
                 unit.handle::<Install>(install, accept).await?;
-                Ok(())
+                states::accept(&app, Of { install, component: &name }, &state, force).await
             }
             .boxed()
         })

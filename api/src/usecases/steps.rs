@@ -163,7 +163,9 @@ async fn start(
     };
     if let Some(resource) = resource(&step.spec.target) {
         let reserve = InstallCommand::Reserve { resource, run, step: id };
-        if !reserved(app, unit, install, reserve).await? {
+        if !has_state(app, unit, install, &step.spec.target).await?
+            || !reserved(unit, install, reserve).await?
+        {
             return Ok(());
         }
     }
@@ -178,33 +180,36 @@ async fn start(
     }
 }
 
-/// Reserves a resource. Returns false if the step must wait for another step, or for a state that
-/// only the runner's host has.
+/// Reserves a resource. Returns false if the step must wait for another step.
 async fn reserved(
-    app: &App,
     unit: &mut UnitOfWork,
     install: InstallId,
     reserve: InstallCommand,
 ) -> Result<bool, Problem> {
-    match unit.try_handle::<Install>(install, reserve.clone()).await? {
+    match unit.try_handle::<Install>(install, reserve).await? {
         Ok(_) => Ok(true),
         Err(InstallError::Held { .. }) => Ok(false),
-        Err(InstallError::StateAwaited { name, state }) => {
-            // It may have arrived while the event that awaits it was committed.
-            let of = Of { install, component: &name };
-            if !state_versions::has(&app.pool, of, &state).await? {
-                return Ok(false);
-            }
-            let arrived = InstallCommand::RecordStateArrival { name, state, is_decided: false };
-            unit.handle::<Install>(install, arrived).await?;
-            match unit.try_handle::<Install>(install, reserve).await? {
-                Ok(_) => Ok(true),
-                Err(InstallError::Held { .. }) => Ok(false),
-                Err(refused) => Err(refused.into()),
-            }
-        }
         Err(refused) => Err(refused.into()),
     }
+}
+
+/// Returns false if the step must wait for a state that only the runner's host has.
+async fn has_state(
+    app: &App,
+    unit: &mut UnitOfWork,
+    install: InstallId,
+    target: &Target,
+) -> Result<bool, Problem> {
+    let Some(name) = render::step::component_of(target).map(str::to_owned) else { return Ok(true) };
+    let awaited = unit.load::<Install>(install).await?.awaited_states.get(&name).cloned();
+    let Some(state) = awaited else { return Ok(true) };
+    // It may have arrived while the event that awaits it was committed.
+    if !state_versions::has(&app.pool, Of { install, component: &name }, &state).await? {
+        return Ok(false);
+    }
+    let arrived = InstallCommand::RecordStateArrival { name, state, is_decided: false };
+    unit.handle::<Install>(install, arrived).await?;
+    Ok(true)
 }
 
 /// Queues the job that applies exactly the approved plan.
@@ -216,6 +221,10 @@ async fn apply(
     step: &Step,
 ) -> Result<(), Problem> {
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
+    // The job that planned may have ended before its state arrived.
+    if !has_state(app, unit, install, &step.spec.target).await? {
+        return Ok(());
+    }
     let id = step.spec.step;
     let artifacts = match artifacts_of(app, unit, run, step).await? {
         ArtifactState::Available(artifacts) => artifacts,

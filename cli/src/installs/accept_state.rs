@@ -16,14 +16,17 @@ pub(crate) struct AcceptStateArgs {
     /// Serial of the state, from the runner's refusal
     #[arg(long)]
     serial: u64,
+    /// Accept a state that the server does not have
+    #[arg(long)]
+    force: bool,
     /// Reason, recorded in the log
     #[arg(long)]
     reason: String,
 }
 
 pub(crate) async fn run(context: &CommandContext, args: AcceptStateArgs) -> Result<(), Failure> {
-    let AcceptStateArgs { install, component, lineage, serial, reason } = args;
-    let request = AcceptState { lineage, serial, reason };
+    let AcceptStateArgs { install, component, lineage, serial, force, reason } = args;
+    let request = AcceptState { lineage, serial, force, reason };
     let done = context.client.accept_state(&install, &component, &request).await?;
     context.screen.print_one(&done, |_| {
         let (serial, lineage) = (request.serial, &request.lineage);

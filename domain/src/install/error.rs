@@ -46,7 +46,7 @@ pub enum InstallError {
     NoSuchComponent { name: String },
     /// Runners report only lineages within the length limit and without control characters.
     #[error(
-        "cannot accept the state: the lineage must have 1 to {most} printable characters without spaces; copy it from the runner's refusal"
+        "cannot accept the state: the lineage must have 1 to {most} printable characters without spaces, and the serial must be less than 2^63; copy both from the runner's refusal"
     )]
     InvalidLineage {
         /// Maximum length of a lineage in bytes.

@@ -115,8 +115,7 @@ impl Install {
         is_decided: bool,
     ) -> Vec<InstallEvent> {
         let Some(awaited) = self.awaited_states.get(&name) else { return vec![] };
-        let is_later = awaited.lineage == state.lineage && awaited.serial <= state.serial;
-        if !is_later && !is_decided {
+        if !state.includes(awaited) && !is_decided {
             return vec![];
         }
         vec![InstallEvent::StateArrived { name, state }]

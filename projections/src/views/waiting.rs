@@ -176,6 +176,9 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
             of_preflight(context)
         }
         StepState::Approved { .. } if context.run.state.awaits_plans() => Some(of_plans()),
+        StepState::Approved { .. } if awaited_state(step, context).is_some() => {
+            awaited_state(step, context)
+        }
         // The server continues such a step immediately. If it does not, the policies are delayed.
         StepState::Approved { .. } if context.run.state.outcome.is_none() => {
             let detail = "the plan is approved; the server queues its apply within seconds (if not, \
@@ -245,8 +248,8 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         }
     };
     let state = &install.state;
-    if let Some(awaited) = state.awaited_states.get(name(&step.spec.target)) {
-        return Some(of_awaited_state(install, name(&step.spec.target), awaited));
+    if let Some(waiting) = awaited_state(step, context) {
+        return Some(waiting);
     }
     let other = |holder: &&Holder| holder.step != step.spec.step;
     match &step.spec.target {
@@ -271,15 +274,17 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
 }
 
 /// Returns the reason why a step waits for a state that only the runner's host has.
-fn of_awaited_state(install: &installs::Row, name: &str, state: &StateVersion) -> Waiting {
-    let (lineage, serial) = (&state.lineage, state.serial);
+fn awaited_state(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
+    let (install, name) = (context.install, name(&step.spec.target));
+    let StateVersion { lineage, serial, .. } = install.state.awaited_states.get(name)?;
     let detail = format!(
         "only the runner's host has the newest state of {name}, serial {serial} of lineage {lineage}; start the runner there so \
-         that it uploads the state; if the host is lost, accept an earlier one: stead installs accept-state {} {name} --lineage … \
-         --serial … --reason …",
+         that it uploads the state; if the host is lost, accept a state that the server has: stead installs accept-state {} {name} \
+         --lineage … --serial … --reason …; if the server rejects the upload or has no state, choose one on the runner's host: \
+         stead-runner state resolve {name}",
         install.state.name
     );
-    Waiting { install: Some(install.install), ..Waiting::of("state", detail) }
+    Some(Waiting { install: Some(install.install), ..Waiting::of("state", detail) })
 }
 
 pub fn name(target: &Target) -> &str {

@@ -10,7 +10,8 @@ use crate::manifest::Fence;
 
 /// Header of a stored state: [`StateUpload`] in a request and [`StateHead`] in a response, as JSON.
 pub const STATE_VERSION: &str = "state-version";
-/// Header with the newest version of the component in the vendor's log, as JSON. Absent without one.
+/// Header of a response to a read: the newest [`StateVersion`] in the log as JSON. Absent if the log
+/// has none.
 pub const STATE_RECORDED: &str = "state-recorded";
 /// Maximum size of a state in bytes.
 pub const STATE_BYTES: u64 = 100 << 20;

@@ -5,9 +5,14 @@ use app_config::tree::SANDBOX;
 use domain::{
     ids::{ExecutionId, InstallId, JobId},
     install::{self, Install},
-    job::{Job, Origin},
+    job::{Job, JobClass, Origin},
 };
-use schemas::{cluster::CLUSTER_INPUT, manifest::Fence, runner::StateUpload};
+use schemas::{
+    cluster::CLUSTER_INPUT,
+    manifest::Fence,
+    preflight::{PlannedJob, PreflightInputs, Rendered},
+    runner::StateUpload,
+};
 use serde_json::Value;
 
 use super::{
@@ -18,7 +23,8 @@ use crate::{
     extract::{JobCaller, RunnerCaller},
     problem::{Code, Problem},
     state::App,
-    state_versions::{self, Of},
+    state_versions::{self, Begun, Of, Writer},
+    usecases::states,
 };
 
 /// Checks the name in the path. It must be printable in messages, and the database must accept it.
@@ -30,38 +36,46 @@ pub(super) fn check_name(component: &str) -> Result<(), Problem> {
     Err(Problem::new(Code::BadRequest, detail))
 }
 
-/// Checks that the caller may read the state of the component. Returns the install.
+/// Checks that the caller may read the state of the component. Returns the install, and the
+/// execution if it may change the component from now on.
 pub(super) async fn check_reader(
     app: &App,
     caller: &StateCaller,
     component: &str,
-) -> Result<InstallId, Problem> {
+) -> Result<(InstallId, Option<Begun>), Problem> {
     match caller {
         StateCaller::Job(call) => {
             let job = held_job(app, call).await?;
-            check_reads(app, &job, component).await
+            let names = names(app, &job).await?;
+            if !names.is_read(component) {
+                return Err(other_component(component));
+            }
+            let changes = job.class() == JobClass::Mutating && names.is_own(component);
+            let begun = changes.then_some(Begun { fence: call.fence, job: Some(call.job) });
+            Ok((names.install, begun))
         }
-        StateCaller::Runner(runner) => install_of(runner),
+        StateCaller::Runner(runner) => Ok((install_of(runner)?, None)),
     }
 }
 
-/// Checks that the caller may store this version of the component. Returns the install.
+/// Checks that the caller may store this version of the component. Returns the install and the
+/// writer.
 pub(super) async fn check_writer(
     app: &App,
     caller: &StateCaller,
     component: &str,
     upload: &StateUpload,
-) -> Result<InstallId, Problem> {
+) -> Result<(InstallId, Writer), Problem> {
     match (caller, upload.written_by, upload.is_decided) {
         (StateCaller::Job(call), None, false) => {
             check_fence(call.fence, upload.head.fence)?;
             let job = held_job(app, call).await?;
-            check_component(app, &job, component).await
+            Ok((check_component(app, &job, component).await?, Writer::Job(call.job)))
         }
         (StateCaller::Runner(runner), Some(written_by), false) => {
             let install = install_of(runner)?;
-            check_late(app, runner, written_by, (component, upload.head.fence)).await?;
-            Ok(install)
+            check_late(app, install, written_by, (component, upload.head.fence)).await?;
+            Ok((install, Writer::Job(written_by.0)))
         }
         (StateCaller::Runner(runner), None, true) => {
             let install = install_of(runner)?;
@@ -70,12 +84,16 @@ pub(super) async fn check_writer(
                     format!("cannot store the state: the install has no component {component}");
                 return Err(Problem::new(Code::UnknownComponent, detail));
             }
-            let newest = state_versions::newest(&app.pool, Of { install, component }).await?;
-            // The user chose a state on this host, so the host must know the newest execution.
-            if let Some(newest) = newest {
-                check_fence(newest.fence, upload.head.fence)?;
+            let of = Of { install, component };
+            let (known, until) = states::check_unused(app, of).await?;
+            match state_versions::newest(&app.pool, of).await? {
+                // The user chose a state on this host, so the host must know the newest version.
+                Some(newest) => check_fence(newest.fence, upload.head.fence)?,
+                // A fence of the future would reject all later executions.
+                None if upload.head.fence > until => return Err(other_fence()),
+                None => {}
             }
-            Ok(install)
+            Ok((install, Writer::User { known, until }))
         }
         (StateCaller::Job(_), Some(_), _)
         | (StateCaller::Job(_), None, true)
@@ -102,16 +120,25 @@ async fn held_job(app: &App, call: &JobCaller) -> Result<Arc<Job>, Problem> {
     Ok(job)
 }
 
-/// Checks an upload that arrives after its job ended, or while the shim cannot reach the server.
+/// Checks an upload that arrives after its job ended, or while the shim cannot reach the server. Any
+/// runner of the install may send it: the runner of the execution may have been replaced, with the
+/// same data directory.
 async fn check_late(
     app: &App,
-    runner: &RunnerCaller,
+    install: InstallId,
     (job, id): (JobId, ExecutionId),
     (component, fence): (&str, Fence),
 ) -> Result<(), Problem> {
-    execution::check_may_report(app, runner, job, id).await?;
     let loaded = app.log().reload::<Job>(&job.to_string()).await?.state;
-    check_component(app, &loaded, component).await?;
+    if loaded.work.is_none() {
+        return Err(Problem::not_found("job"));
+    }
+    if check_component(app, &loaded, component).await? != install {
+        return Err(other_component(component));
+    }
+    if !execution::has_had(&loaded, id) {
+        return Err(execution::stale_execution(&loaded));
+    }
     let position = grant::claim_position(app, job, id).await?;
     check_fence(Fence { epoch: fence.epoch.min(app.log().epoch()), position }, fence)
 }
@@ -119,45 +146,67 @@ async fn check_late(
 /// Checks that the state of the component is the one that the job plans or applies. Returns the
 /// install.
 async fn check_component(app: &App, job: &Job, component: &str) -> Result<InstallId, Problem> {
-    let (install, names) = names(app, job).await?;
-    match names.own.as_deref() == Some(component) {
-        true => Ok(install),
-        false => Err(other_component(component)),
-    }
-}
-
-/// Checks that the job reads outputs of the component: of its own one, of the one that creates its
-/// cluster, or of the sandbox, which names the registry. Returns the install.
-async fn check_reads(app: &App, job: &Job, component: &str) -> Result<InstallId, Problem> {
-    let (install, names) = names(app, job).await?;
-    let reads = [names.own.as_deref(), names.cluster.as_deref(), Some(SANDBOX)];
-    match reads.contains(&Some(component)) {
-        true => Ok(install),
+    let names = names(app, job).await?;
+    match names.is_own(component) {
+        true => Ok(names.install),
         false => Err(other_component(component)),
     }
 }
 
 /// Components that the manifest of a job names.
 struct Names {
+    install: InstallId,
     /// Component whose state the job plans or applies.
     own: Option<String>,
-    /// Component that creates the cluster of the job.
-    cluster: Option<String>,
+    /// Components that create the clusters of the job, or of the jobs that a preflight checks.
+    clusters: Vec<String>,
 }
 
-async fn names(app: &App, job: &Job) -> Result<(InstallId, Names), Problem> {
+impl Names {
+    fn is_own(&self, component: &str) -> bool {
+        self.own.as_deref() == Some(component)
+    }
+
+    /// Returns true if the job reads outputs of the component: of its own one, of one that creates a
+    /// cluster, or of the sandbox, which names the registry.
+    fn is_read(&self, component: &str) -> bool {
+        let is_cluster = || self.clusters.iter().any(|cluster| cluster == component);
+        component == SANDBOX || self.is_own(component) || is_cluster()
+    }
+}
+
+async fn names(app: &App, job: &Job) -> Result<Names, Problem> {
     let no_step = || {
         let detail =
             "request rejected: the job belongs to no step of an install, so it has no state";
         Problem::new(Code::Forbidden, detail)
     };
     let work = job.work.as_ref().ok_or_else(no_step)?;
-    let Origin::Step { install, .. } = work.origin else { return Err(no_step()) };
-    let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let own = text(manifest.inputs.get(work.kind.subject())).filter(|_| work.kind.uses_state());
-    let cluster = manifest.inputs.get(CLUSTER_INPUT).and_then(|input| input.get("component"));
-    Ok((install, Names { own, cluster: text(cluster) }))
+    match work.origin {
+        Origin::Step { install, .. } => {
+            let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
+            let own = manifest.inputs.get(work.kind.subject()).and_then(Value::as_str);
+            let own = own.filter(|_| work.kind.uses_state()).map(str::to_owned);
+            Ok(Names { install, own, clusters: cluster(&manifest.inputs).into_iter().collect() })
+        }
+        Origin::Preflight { install, .. } => {
+            let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
+            let jobs = PreflightInputs::of(&manifest).map(|inputs| inputs.jobs);
+            let cluster_of = |planned: PlannedJob| match planned.rendered {
+                Rendered::Known { inputs, .. } => cluster(&inputs),
+                Rendered::Deferred(_) => None,
+            };
+            let clusters = jobs.into_iter().flatten().filter_map(cluster_of).collect();
+            Ok(Names { install, own: None, clusters })
+        }
+        Origin::Build { .. } | Origin::Source { .. } => Err(no_step()),
+    }
+}
+
+/// Component that creates the cluster of a job with these inputs.
+fn cluster(inputs: &Value) -> Option<String> {
+    let component = inputs.get(CLUSTER_INPUT)?.get("component")?;
+    component.as_str().map(str::to_owned)
 }
 
 fn other_component(component: &str) -> Problem {
@@ -169,6 +218,10 @@ fn check_fence(expected: Fence, fence: Fence) -> Result<(), Problem> {
     if expected == fence {
         return Ok(());
     }
+    Err(other_fence())
+}
+
+fn other_fence() -> Problem {
     let detail = "cannot store the state: its fence is not the one of its execution";
-    Err(Problem::new(Code::Fenced, detail))
+    Problem::new(Code::Fenced, detail)
 }

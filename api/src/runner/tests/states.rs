@@ -1,13 +1,16 @@
 //! Tests of the encrypted state of components: order, fencing, permissions, limits and erasure.
+use std::time::Duration;
+
 use axum::{
     body::Body,
     http::{Method, Request},
 };
 use domain::{
     actor::Actor,
+    enrolment::Purpose,
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand},
-    job::{JobClass, JobCommand, JobKind, LossReason, Origin, Resolution, Work},
+    job::{JobCommand, JobKind, LossReason, Origin, Resolution, Work},
     state_version::StateVersion,
 };
 use event_log::blob;
@@ -19,7 +22,10 @@ use schemas::{
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::world::{Agent, TestResponse, World};
+use super::{
+    identity::revoke,
+    world::{Agent, TestResponse, World},
+};
 use crate::state_versions::{self, Of};
 
 #[cfg(feature = "fault-injection")]
@@ -34,17 +40,20 @@ struct Running {
     fence: Fence,
 }
 
-async fn queue_with(world: &World, install: InstallId, inputs: Value) -> JobId {
+async fn queue_with(world: &World, install: InstallId, kind: JobKind, inputs: Value) -> JobId {
     let (job, run, step) = (JobId(Ulid::new()), RunId(Ulid::new()), StepId(Ulid::new()));
+    let class = kind.class();
     let manifest = json!({
-        "version": 1, "job": job, "kind": "apply", "class": "mutating",
+        "version": 1, "job": job, "kind": kind, "class": class,
         "plugin": {"name": "terraform_module", "version": "1"},
         "inputs": inputs,
         "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
     });
     let manifest = blob::put(&world.app.pool, manifest.to_string().as_bytes()).await.unwrap();
-    let origin = Origin::Step { install, run, step };
-    let (kind, class) = (JobKind::Apply, JobClass::Mutating);
+    let origin = match kind {
+        JobKind::Preflight => Origin::Preflight { install, run },
+        _ => Origin::Step { install, run, step },
+    };
     let (deadline_ms, queue_ttl_ms) = (3_600_000, 60_000);
     let work = Work { kind, class, attempts: 2, manifest, origin, deadline_ms, queue_ttl_ms };
     world.handle(job, JobCommand::Queue(work)).await;
@@ -56,7 +65,17 @@ async fn run(world: &World, agent: &Agent, install: InstallId, component: &str) 
 }
 
 async fn run_with(world: &World, agent: &Agent, install: InstallId, inputs: Value) -> Running {
-    let job = queue_with(world, install, inputs).await;
+    run_kind(world, agent, install, JobKind::Apply, inputs).await
+}
+
+async fn run_kind(
+    world: &World,
+    agent: &Agent,
+    install: InstallId,
+    kind: JobKind,
+    inputs: Value,
+) -> Running {
+    let job = queue_with(world, install, kind, inputs).await;
     let claimed = world.claim(agent, job, &Ulid::new().to_string()).await.ok();
     let token = claimed["job_token"].as_str().unwrap().to_owned();
     let JobClaims { fence, .. } = world.app.tokens.read_job(&token, world.app.now()).unwrap();
@@ -68,9 +87,18 @@ async fn run_with(world: &World, agent: &Agent, install: InstallId, inputs: Valu
 
 /// Ends the job with an unknown outcome, as after the loss of its host.
 async fn end(world: &World, running: &Running) {
+    lose(world, running).await;
+    resolve(world, running).await;
+}
+
+async fn lose(world: &World, running: &Running) {
     let execution = running.execution.parse().unwrap();
     let loss_reason = LossReason::ExecutionNotInJournal;
     world.handle(running.job, JobCommand::DeclareLost { execution, loss_reason }).await;
+}
+
+async fn resolve(world: &World, running: &Running) {
+    let execution = running.execution.parse().unwrap();
     let (by, resolution) = (Actor::System, Resolution::Failed);
     let reason = "lost".to_owned();
     let resolve = JobCommand::Resolve { execution, by, resolution, reason };
@@ -268,8 +296,8 @@ async fn the_runner_uploads_late_until_a_later_execution_has_stored() {
     let later = run(&world, &agent, install, "web").await;
     put(&world, &later.token, &by_job(head(later.fence, 2, "new")), "new").await.ok();
     let rejection = put(&world, &agent.token, &late(3, "three"), "three").await;
-    let rejection = rejection.rejected(412, "fenced");
-    assert!(rejection["detail"].as_str().unwrap().contains("a later execution has stored"));
+    let rejection = rejection.rejected(412, "state_fenced");
+    assert!(rejection["detail"].as_str().unwrap().contains("stead-runner state resolve"));
     assert_eq!(newest(&world, install).await.unwrap(), head(later.fence, 2, "new"));
 }
 
@@ -307,9 +335,123 @@ async fn a_decision_on_the_host_stores_another_lineage() {
     elsewhere.head.fence.position += 1;
     put(&world, &agent.token, &decided, "restored").await.rejected(422, "unknown_component");
     record(&world, install, 7).await;
+    let in_use = put(&world, &agent.token, &decided, "restored").await;
+    assert_eq!(in_use.rejected(409, "state_in_use")["job"], held.job.to_string());
+    lose(&world, &held).await;
     put(&world, &agent.token, &elsewhere, "restored").await.rejected(412, "fenced");
     put(&world, &agent.token, &decided, "restored").await.ok();
     assert_eq!(newest(&world, install).await, Some(other));
+    // The former execution no longer stores its state.
+    let upload = by_job(head(held.fence, 8, "two"));
+    put(&world, &held.token, &upload, "two").await.rejected(412, "state_fenced");
+    // A later one does.
+    resolve(&world, &held).await;
+    let later = run(&world, &agent, install, "web").await;
+    let mut next = head(later.fence, 2, "next");
+    next.lineage = "m".into();
+    put(&world, &later.token, &by_job(next), "next").await.ok();
+}
+
+#[tokio::test]
+async fn a_runner_uploads_states_of_the_runner_that_it_replaced() {
+    let (world, agent, install) = world().await;
+    let former = run(&world, &agent, install, "web").await;
+    end(&world, &former).await;
+    revoke(&world, agent.id).await;
+    let mut replaced = world.enrolled(Purpose::Install { install }).await;
+    world.open(&mut replaced, "k", json!([])).await;
+    let written_by = Some((former.job, former.execution.parse().unwrap()));
+    let late = StateUpload { written_by, ..by_job(head(former.fence, 1, "one")) };
+    put(&world, &replaced.token, &late, "one").await.ok();
+    assert_eq!(newest(&world, install).await.unwrap().serial, 1);
+}
+
+#[tokio::test]
+async fn a_decision_without_a_stored_state_has_no_fence_of_the_future() {
+    let (world, agent, install) = world().await;
+    record(&world, install, 1).await;
+    let fence = Fence { epoch: i64::MAX.unsigned_abs(), position: i64::MAX.unsigned_abs() };
+    let decided = StateUpload { is_decided: true, ..by_job(head(fence, 1, "one")) };
+    put(&world, &agent.token, &decided, "one").await.rejected(412, "fenced");
+    let held = run(&world, &agent, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+}
+
+#[tokio::test]
+async fn an_execution_that_has_begun_rejects_states_of_earlier_ones() {
+    let (world, agent, install) = world().await;
+    let former = run(&world, &agent, install, "web").await;
+    put(&world, &former.token, &by_job(head(former.fence, 1, "one")), "one").await.ok();
+    end(&world, &former).await;
+    let written_by = Some((former.job, former.execution.parse().unwrap()));
+    let late =
+        |serial, content| StateUpload { written_by, ..by_job(head(former.fence, serial, content)) };
+    put(&world, &agent.token, &late(2, "two"), "two").await.ok();
+    // Neither a plan nor a job of another component begins to change this one.
+    let plan = run_kind(&world, &agent, install, JobKind::Plan, json!({"component": "web"})).await;
+    get(&world, &plan.token, "/runner/v1/state/web").await;
+    let inputs = json!({"component": "chart", "cluster": {"component": "web", "required": true}});
+    let chart = run_with(&world, &agent, install, inputs).await;
+    get(&world, &chart.token, "/runner/v1/state/web").await;
+    put(&world, &agent.token, &late(3, "three"), "three").await.ok();
+    // An apply does, by reading its state.
+    let later = run(&world, &agent, install, "web").await;
+    assert_eq!(get(&world, &later.token, "/runner/v1/state/web").await.bytes, "three");
+    put(&world, &agent.token, &late(4, "four"), "four").await.rejected(412, "state_fenced");
+    put(&world, &later.token, &by_job(head(later.fence, 4, "new")), "new").await.ok();
+    assert_eq!(newest(&world, install).await.unwrap(), head(later.fence, 4, "new"));
+}
+
+#[tokio::test]
+async fn a_preflight_reads_the_states_of_the_clusters_of_its_run_only() {
+    let (world, agent, install) = world().await;
+    for component in ["web", "db"] {
+        let held = run(&world, &agent, install, component).await;
+        let upload = by_job(head(held.fence, 1, component));
+        put_to(&world, component, &held.token, &upload, component).await.ok();
+        end(&world, &held).await;
+    }
+    let planned = |name: &str, rendered: Value| {
+        let mut planned = json!({"name": name, "kinds": ["plan", "apply"],
+            "plugin": {"name": "helm_chart", "version": "1"}});
+        planned.as_object_mut().unwrap().extend(rendered.as_object().unwrap().clone());
+        planned
+    };
+    let inputs = json!({"component": "chart", "cluster": {"component": "web", "required": true}});
+    let run = RunId(Ulid::new());
+    let inputs = json!({"run": run, "jobs": [
+        planned("chart", json!({"known": {"inputs": inputs}})),
+        planned("db", json!({"deferred": "it reads a result of the run"})),
+    ]});
+    let preflight = run_kind(&world, &agent, install, JobKind::Preflight, inputs).await;
+    let read = get(&world, &preflight.token, "/runner/v1/state/web").await;
+    assert_eq!((read.status.as_u16(), &read.bytes[..]), (200, &b"web"[..]));
+    get(&world, &preflight.token, "/runner/v1/state/db").await.rejected(403, "forbidden");
+    assert_eq!(get(&world, &preflight.token, "/runner/v1/state/sandbox").await.status, 204);
+    let upload = by_job(head(preflight.fence, 2, "two"));
+    put(&world, &preflight.token, &upload, "two").await.rejected(403, "forbidden");
+}
+
+#[tokio::test]
+async fn each_read_names_the_newest_version_in_the_log() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let path = "/runner/v1/state/web";
+    assert!(!get(&world, &held.token, path).await.headers.contains_key("state-recorded"));
+    record(&world, install, 7).await;
+    let recorded = json!({"lineage": "l", "serial": 7}).to_string();
+    let absent = get(&world, &held.token, path).await;
+    assert_eq!(absent.status, 204);
+    assert_eq!(absent.headers["state-recorded"], *recorded);
+    put(&world, &held.token, &by_job(head(held.fence, 8, "eight")), "eight").await.ok();
+    for (known, status) in [("eight", 304), ("seven", 200)] {
+        let request = Request::get(path)
+            .header("authorization", format!("Bearer {}", held.token))
+            .header("if-none-match", format!("\"{}\"", digest(known)));
+        let read = world.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(read.status.as_u16(), status);
+        assert_eq!(read.headers["state-recorded"], *recorded);
+    }
 }
 
 #[tokio::test]
@@ -370,11 +512,17 @@ async fn concurrent_uploads_of_a_component_are_ordered() {
         async move {
             let content = format!("v{serial}");
             let upload = by_job(head(held.fence, serial, &content));
-            put(world, &held.token, &upload, &content).await.status.as_u16()
+            loop {
+                match put(world, &held.token, &upload, &content).await.status.as_u16() {
+                    // Another one is being stored.
+                    503 => tokio::time::sleep(Duration::from_millis(5)).await,
+                    status => break status,
+                }
+            }
         }
     });
     let statuses = futures::future::join_all(sent).await;
-    assert!(statuses.iter().all(|status| [200, 409, 503].contains(status)), "{statuses:?}");
+    assert!(statuses.iter().all(|status| [200, 409].contains(status)), "{statuses:?}");
     let serials = serials(&world).await;
-    assert!(!serials.is_empty() && serials.is_sorted(), "{serials:?}");
+    assert!(serials.is_sorted() && serials.last() == Some(&4), "{serials:?}");
 }

@@ -81,11 +81,12 @@ async fn complete_step(pool: &PgPool, unit: &mut UnitOfWork, id: JobId) -> Resul
         }
         Origin::Build { .. } | Origin::Source { .. } => return Ok(()),
     };
+    // Its host has the state, even if the step has ended without this job.
+    record_state(pool, unit, (install, run, step), &job).await?;
     let is_current = unit.load::<Run>(run).await?.step_of(id).is_some();
     if !is_current {
         return Ok(());
     }
-    record_state(pool, unit, (install, run, step), &job).await?;
     match outcome {
         JobOutcome::Succeeded => match kind.product() {
             JobProduct::Plan => record_plan(unit, install, run, step, id, &job).await?,
@@ -178,7 +179,8 @@ async fn record_state(
 ) -> Result<(), Problem> {
     let reported = job.reports.iter().find_map(|event| {
         let JobEvent::StateReported { state, .. } = event else { return None };
-        Some(state.clone())
+        // Neither the log nor the database accepts another one.
+        state.is_valid().then(|| state.clone())
     });
     let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
     let name = target.as_ref().and_then(render::step::component_of).map(str::to_owned);

@@ -51,12 +51,14 @@ fn another_lineage_that_was_applied_is_the_newest() {
 fn a_decision_names_a_component_that_was_deployed_and_a_lineage_that_exists() {
     let rejection = after([]).decide(accept(3), Timestamp::UNIX_EPOCH);
     assert_eq!(rejection, Err(InstallError::NoSuchComponent { name: "api".into() }));
-    let mut state = state_version(3);
-    state.lineage = "a b".into();
-    let (name, reason) = ("api".into(), "restored".into());
-    let invalid = InstallCommand::AcceptState { name, state, by: ANN, reason };
-    let rejection = after([record(7)]).decide(invalid, Timestamp::UNIX_EPOCH);
-    assert!(matches!(rejection, Err(InstallError::InvalidLineage { .. })), "{rejection:?}");
+    let mut spaced = state_version(3);
+    spaced.lineage = "a b".into();
+    for state in [spaced, state_version(1 << 63)] {
+        let (name, reason) = ("api".into(), "restored".into());
+        let invalid = InstallCommand::AcceptState { name, state, by: ANN, reason };
+        let rejection = after([record(7)]).decide(invalid, Timestamp::UNIX_EPOCH);
+        assert!(matches!(rejection, Err(InstallError::InvalidLineage { .. })), "{rejection:?}");
+    }
 }
 
 fn awaited(serial: u64) -> InstallEvent {
@@ -105,7 +107,9 @@ fn an_awaited_state_a_later_one_or_a_decision_ends_the_wait() {
         let command = arrival(state.clone(), is_decided);
         install(history.clone()).when(command).then(arrived(state));
     }
-    for state in [state_version(6), other] {
+    // Two hosts can write the same serial with other content.
+    let diverged = StateVersion { digest: Some("hmac-sha256:1:ff".into()), ..state_version(7) };
+    for state in [state_version(6), other, diverged] {
         install(history.clone()).when(arrival(state, false)).then_nothing();
     }
     install(deploying()).when(arrival(state_version(7), true)).then_nothing();

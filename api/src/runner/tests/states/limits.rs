@@ -3,7 +3,7 @@ use futures::StreamExt as _;
 use schemas::runner::STATE_CIPHERTEXT_BYTES;
 
 use super::*;
-use crate::state_versions::{NewVersion, NotStored, Replaces};
+use crate::state_versions::{Named, NewVersion, NotStored, Replaces, Writer};
 
 #[tokio::test]
 async fn ten_versions_and_each_that_the_log_named_are_kept() {
@@ -34,11 +34,13 @@ async fn at_the_quota_former_deployments_make_room_and_current_versions_stay() {
     let (world, agent, install) = world().await;
     let held = run(&world, &agent, install, "web").await;
     let (pool, of) = (&world.app.pool, Of { install, component: "web" });
-    let named: Vec<_> = (1..=3).map(|serial| head(held.fence, serial, "v").version()).collect();
-    let store = async |serial, named: &[StateVersion], size, quota| {
+    let version = |serial| head(held.fence, serial, &format!("v{serial}")).version();
+    let named: Vec<_> = (1..=3).map(|serial| ("web".to_owned(), version(serial))).collect();
+    let store = async |serial, named: &[Named], size, quota| {
         let (ciphertext, replaces) = (vec![7; size], Replaces::EmptyState);
         let head = &head(held.fence, serial, &format!("v{serial}"));
-        let new = NewVersion { head, ciphertext, replaces, named, quota };
+        let writer = Writer::Job(held.job);
+        let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
         state_versions::put(pool, world.app.now(), of, new).await.unwrap()
     };
     for serial in 1..=13 {
@@ -53,6 +55,37 @@ async fn at_the_quota_former_deployments_make_room_and_current_versions_stay() {
     let full = store(16, &named[1..2], 100, 110).await;
     assert_eq!(full, Err(NotStored::OverQuota));
     assert_eq!(newest(&world, install).await.unwrap().serial, 15);
+}
+
+#[tokio::test]
+async fn at_the_quota_a_large_component_makes_room_for_a_small_one() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let pool = &world.app.pool;
+    let current = [("web".to_owned(), head(held.fence, 15, "v15").version())];
+    let store = async |component, serial, size, quota| {
+        let (ciphertext, replaces) = (vec![7; size], Replaces::EmptyState);
+        let (head, of) =
+            (&head(held.fence, serial, &format!("v{serial}")), Of { install, component });
+        let (writer, named) = (Writer::Job(held.job), &current);
+        let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
+        state_versions::put(pool, world.app.now(), of, new).await.unwrap()
+    };
+    for serial in 1..=15 {
+        store("web", serial, 10, 1000).await.unwrap();
+        let of = Of { install, component: "web" };
+        let named = [head(held.fence, serial, &format!("v{serial}")).version()];
+        state_versions::mark_named(pool, of, &named).await.unwrap();
+    }
+    // Former deployments go first, and then all but the two newest versions.
+    store("db", 1, 10, 110).await.unwrap();
+    let of_web = "select serial from state_version where component = 'web' order by number";
+    let kept: Vec<i64> = sqlx::query_scalar(of_web).fetch_all(pool).await.unwrap();
+    assert_eq!(kept, (6..=15).collect::<Vec<_>>());
+    store("db", 2, 10, 40).await.unwrap();
+    let kept: Vec<i64> = sqlx::query_scalar(of_web).fetch_all(pool).await.unwrap();
+    assert_eq!(kept, [14, 15]);
+    assert_eq!(store("db", 3, 10, 40).await, Err(NotStored::OverQuota));
 }
 
 #[tokio::test]
