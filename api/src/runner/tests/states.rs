@@ -52,7 +52,12 @@ async fn queue_with(world: &World, install: InstallId, kind: JobKind, inputs: Va
     let manifest = blob::put(&world.app.pool, manifest.to_string().as_bytes()).await.unwrap();
     let origin = match kind {
         JobKind::Preflight => Origin::Preflight { install, run },
-        _ => Origin::Step { install, run, step },
+        JobKind::Resolve
+        | JobKind::Build
+        | JobKind::Plan
+        | JobKind::Apply
+        | JobKind::Sync
+        | JobKind::Action => Origin::Step { install, run, step },
     };
     let (deadline_ms, queue_ttl_ms) = (3_600_000, 60_000);
     let work = Work { kind, class, attempts: 2, manifest, origin, deadline_ms, queue_ttl_ms };
