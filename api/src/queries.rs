@@ -26,6 +26,7 @@
 //! | `/v1/subjects/{subject}` | `subjects::get` | `Subject` |
 //! | `/v1/projections`, `/v1/projections/{name}/rows` | `projections::list`, `projections::rows` | `Page<Projection>`, stream of `RowsProgress` |
 //! | `/v1/changes` | `changes::follow` | stream of `EventNotification` |
+//! | `/v1/installs`, `/v1/runs` | `overview::versions`, `overview::run_days` | counts for the home page of the dashboard |
 //! | `/v1/blobs/{digest}` | `blobs::get` | bytes |
 //! | `/v1/audit/events` | `audit::events` | `Events` |
 //! | `/v1/audit/state` | `audit::state` | `AsOf` |
@@ -44,6 +45,7 @@ pub(crate) mod jobs;
 pub(crate) mod logs;
 mod lookup;
 pub(crate) mod min_position;
+pub(crate) mod overview;
 mod pagination;
 pub(crate) mod plugins;
 pub(crate) mod projections;

@@ -6,6 +6,7 @@
 //!                                                └─▶ form ─▶ use case ─▶ 303 to a page
 //! ```
 mod assets;
+mod builds;
 mod change;
 mod changes;
 mod control;
@@ -14,8 +15,11 @@ mod guard;
 mod live;
 mod log;
 mod login;
+mod new_install;
+mod options;
 mod pages;
 mod response;
+mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -40,6 +44,10 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/installs/{install}/upgrade", get(changes::compare).post(changes::upgrade))
         .route("/ui/installs/{install}/inputs", post(changes::inputs))
         .route("/ui/installs/{install}/run", post(changes::run))
+        .route("/ui/installs/{install}/components", post(options::component))
+        .route("/ui/installs/{install}/stack-outputs", post(options::stack_output))
+        .route("/ui/installs/{install}/approval", post(options::approval))
+        .route("/ui/installs/{install}/enrol", post(new_install::enrol))
         .route("/ui/runs", get(pages::runs))
         .route("/ui/runs/{run}", get(pages::run))
         .route("/ui/runs/{run}/decide", post(decisions::decide))
@@ -54,10 +62,20 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/apps", get(pages::apps))
         .route("/ui/apps/{app}", get(pages::app))
         .route("/ui/apps/{app}/diff", get(pages::diff))
+        .route("/ui/apps/{app}/builds", get(builds::builds))
+        .route("/ui/apps/{app}/new-install", get(new_install::page).post(new_install::create))
+        .route("/ui/builds/{build}", get(builds::build))
+        .route("/ui/builds/{build}/retry", post(builds::retry))
         .route("/ui/runners", get(pages::runners))
         .route("/ui/runners/{runner}", get(control::runner))
         .route("/ui/runners/{runner}/control", post(control::control))
         .route("/ui/audit", get(pages::audit))
+        .route("/ui/settings", get(settings::settings))
+        .route("/ui/settings/tokens", post(settings::create))
+        .route("/ui/settings/revoke", post(settings::revoke))
+        .route("/ui/settings/roles", post(settings::roles))
+        .route("/ui/settings/names", post(settings::rename))
+        .route("/ui/settings/shred", post(settings::shred))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))
         .route_layer(from_fn_with_state(app.clone(), guard::guard))

@@ -53,15 +53,17 @@ pub enum Section {
     Apps,
     Runners,
     Audit,
+    Settings,
 }
 
-const SECTIONS: [(Section, &str, &str); 6] = [
+const SECTIONS: [(Section, &str, &str); 7] = [
     (Section::Home, "/ui/", "Home"),
     (Section::Installs, "/ui/installs", "Installs"),
     (Section::Runs, "/ui/runs", "Runs"),
     (Section::Apps, "/ui/apps", "Apps"),
     (Section::Runners, "/ui/runners", "Runners"),
     (Section::Audit, "/ui/audit", "Audit"),
+    (Section::Settings, "/ui/settings", "Settings"),
 ];
 
 /// Page with a navigation. `content` is the content of the main element.

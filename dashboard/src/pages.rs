@@ -2,6 +2,7 @@
 mod app;
 mod apps;
 mod audit;
+mod builds;
 mod change;
 mod diff;
 mod home;
@@ -9,29 +10,34 @@ mod install;
 mod installs;
 mod job;
 mod login;
+mod new_install;
 mod problem;
 mod run;
 mod runner;
 mod runners;
 mod runs;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod together;
 
 pub use self::{
-    app::app,
+    app::{AppPage, app},
     apps::apps,
     audit::audit,
+    builds::{build, builds},
     change::{ChangePage, change},
     diff::{DiffPage, UpgradePage, diff, upgrade},
-    home::{Attention, home},
+    home::{AppVersions, Attention, RunDay, home},
     install::{InstallPage, install, install_as_of},
     installs::installs,
     job::{LOG_LINES, LogPage, job},
     login::login,
+    new_install::{EnrolmentPage, NewInstallPage, enrolment, new_install},
     problem::problem,
     run::{RunPage, run},
     runner::runner,
     runners::runners,
     runs::runs,
+    settings::{NewToken, SettingsPage, SigningKey, new_token, settings},
 };

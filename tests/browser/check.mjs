@@ -177,9 +177,12 @@ await test("the install is shown as of an earlier position", async () => {
 
 const install = (await api("GET", "/v1/installs/acme")).id;
 const application = (await api("GET", "/v1/apps")).items[0].id;
+const build = (await api("GET", "/v1/builds")).items[0].id;
 const pages = {
   home: "/ui/", installs: "/ui/installs", install: `/ui/installs/${install}`, "install-as-of": `/ui/installs/${install}?as_of=${created + 60}`,
   runs: "/ui/runs", run: `/ui/runs/${run}`, job: `/ui/jobs/${job}`, apps: "/ui/apps", app: `/ui/apps/${application}`,
+  change: `/ui/installs/${install}/change`, builds: `/ui/apps/${application}/builds`, build: `/ui/builds/${build}`,
+  "new-install": `/ui/apps/${application}/new-install`, settings: "/ui/settings",
   runners: "/ui/runners", audit: "/ui/audit", login: "/ui/login", problem: "/ui/runs/run_1",
 };
 for (const [name, path] of Object.entries(pages)) {
@@ -233,6 +236,33 @@ await test("a user without script logs in, denies a plan and logs out", async ()
   await plain.getByRole("heading", { name: "Log in to Stead" }).waitFor();
   await plain.goto(`${base}/ui/runs`);
   await plain.getByText("your session has ended").waitFor();
+});
+
+await test("a new token is shown once, and not in the address", async () => {
+  await page.goto(`${base}/ui/settings`);
+  await page.getByLabel("Name of the user or service").fill("Ann");
+  await page.getByRole("button", { name: "Create the token" }).click();
+  const token = await page.locator("code.secret").textContent();
+  check(token.startsWith("stead_") && !page.url().includes(token), page.url());
+  await page.getByRole("link", { name: "Back to the settings" }).click();
+  await page.getByRole("heading", { name: "Users and tokens" }).waitFor();
+  check(!(await page.content()).includes(token), "the settings show the token");
+});
+
+await test("a user without script creates an install and gets the command of its customer", async () => {
+  const plain = await open({ javaScriptEnabled: false });
+  await plain.goto(`${base}/ui/apps/${application}`);
+  await plain.getByLabel("Token or one-time code").fill(setup.token);
+  await plain.getByRole("button", { name: "Log in" }).click();
+  await plain.getByRole("button", { name: "Create an install" }).click();
+  await plain.getByLabel(/^Name of the install/).fill("initech");
+  await plain.getByLabel(/^company/).fill("<b>Initech");
+  await plain.getByRole("button", { name: "Create the install" }).click();
+  await plain.getByText("Created install initech.").waitFor();
+  const token = await plain.locator("code.secret").textContent();
+  check(token.startsWith("stead_enrol_") && !plain.url().includes(token), plain.url());
+  await plain.getByRole("link", { name: "Open the install" }).click();
+  await plain.getByText("<b>Initech").first().waitFor();
 });
 
 if (setup.screenshots) {

@@ -116,12 +116,12 @@ pub(super) async fn upgrade(
 }
 
 /// Route of the Control API that changes an install.
-const PATCH: (&str, &str) = ("PATCH", "/v1/installs/{install}");
+pub(super) const PATCH: (&str, &str) = ("PATCH", "/v1/installs/{install}");
 /// Route of the Control API that requests a run.
 const REQUEST: (&str, &str) = ("POST", "/v1/installs/{install}/runs");
 
 /// Makes the change of a form, and shows its run, or the install if there is none.
-async fn submit(
+pub(super) async fn submit(
     app: &App,
     caller: &Caller,
     (key, install): (((&str, &str), &str, String), InstallId),

@@ -7,6 +7,7 @@ use axum::{
 };
 use dashboard::pages::{self, LOG_LINES, LogPage};
 use domain::ids::JobId;
+use schemas::control::jobs::Job;
 use serde::Deserialize;
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
 use crate::{
     auth::sessions::Session,
     extract::{Caller, Path, Query},
+    problem::Problem,
     queries::{
         jobs,
         logs::{self, LogRecords},
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// Part of a log.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(super) struct Part {
     /// Attempt. Default: the newest.
     attempt: Option<u32>,
@@ -42,20 +44,30 @@ pub(super) async fn job(
 ) -> PageResult {
     min_position::wait(&app, None).await?;
     let job = jobs::get(&app, &caller, id).await?;
+    let log = part_of(&app, &caller, &job, &part).await?;
+    Ok(Page(pages::job(&caller_of(&app, &caller, &session).await?, &job, &log)))
+}
+
+/// Returns a part of the log of a job. A job without attempts has an empty one.
+pub(super) async fn part_of(
+    app: &App,
+    caller: &Caller,
+    job: &Job,
+    part: &Part,
+) -> Result<LogPage, Problem> {
     let newest = job.attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0);
     let attempt = part.attempt.unwrap_or(newest);
     let LogRecords { records, more } = match (attempt, part.after) {
         (0, _) => LogRecords::default(),
-        (1.., None) => logs::get(&app, &caller, (id, attempt)).await?.newest(LOG_LINES).await?,
+        (1.., None) => logs::get(app, caller, (job.id, attempt)).await?.newest(LOG_LINES).await?,
         (1.., Some(n)) => {
-            logs::get(&app, &caller, (id, attempt)).await?.after(n, LOG_LINES).await?
+            logs::get(app, caller, (job.id, attempt)).await?.after(n, LOG_LINES).await?
         }
     };
     let is_complete = job.attempts.iter().any(|of| of.attempt == attempt && of.log.is_some());
     let follows =
         part.after.is_none() && attempt == newest && !is_complete && job.ended_at.is_none();
-    let log = LogPage { attempt, records, more, follows };
-    Ok(Page(pages::job(&caller_of(&app, &caller, &session).await?, &job, &log)))
+    Ok(LogPage { attempt, records, more, follows })
 }
 
 /// Downloads the log of an attempt as NDJSON.

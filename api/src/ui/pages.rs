@@ -3,12 +3,15 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
-use dashboard::pages::{self, Attention, DiffPage, InstallPage, RunPage};
+use dashboard::pages::{
+    self, AppPage, AppVersions, Attention, DiffPage, InstallPage, RunDay, RunPage,
+};
 use domain::ids::RunId;
 use schemas::control::{
     PageQuery,
     apps::DiffQuery,
     audit::EventsQuery,
+    builds::BuildsQuery,
     installs::{InstallsQuery, StateQuery},
     jobs::JobsQuery,
     runners::Runner,
@@ -22,7 +25,7 @@ use crate::{
     extract::{Caller, Path, Query},
     ids,
     problem::{Code, Problem},
-    queries::{apps, audit, installs, jobs, min_position, runners, runs, tokens},
+    queries::{apps, audit, builds, installs, jobs, min_position, overview, runners, runs, tokens},
     state::App,
 };
 
@@ -30,6 +33,10 @@ use crate::{
 const DETAILED_PLANS: usize = 8;
 /// Maximum number of entries in each list of the home page.
 const ATTENTION: u32 = 10;
+/// Number of days whose runs the home page counts.
+const DAYS: u64 = 14;
+/// Maximum number of apps on the home page.
+const APPS: u32 = 50;
 /// Number of runners in each read of the home page, which looks for disconnected ones.
 const RUNNERS: u32 = 200;
 /// Maximum number of such reads.
@@ -62,7 +69,7 @@ pub(super) async fn caller_of(
 }
 
 /// An empty field of a search form is no filter.
-fn set(field: &mut Option<String>) {
+pub(super) fn set(field: &mut Option<String>) {
     field.take_if(|text| text.trim().is_empty());
 }
 
@@ -80,6 +87,7 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
         ..JobsQuery::default()
     };
     let (disconnected, compared_runners) = disconnected(&app, &caller).await?;
+    let (versions, are_versions_partial) = versions(&app, &caller).await?;
     let attention = Attention {
         waiting: runs::list(&app, &caller, of(Some("waiting_for_approval"))).await?.items,
         failed: runs::list(&app, &caller, of(Some("failed"))).await?.items,
@@ -87,8 +95,51 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
         disconnected,
         compared_runners,
         newest: runs::list(&app, &caller, of(None)).await?.items,
+        days: days(&app, &caller).await?,
+        versions,
+        are_versions_partial,
     };
     Ok(Page(pages::home(&frame, &attention)))
+}
+
+/// Returns the runs of the last days by outcome. Without any run, returns no days.
+async fn days(app: &App, caller: &Caller) -> Result<Vec<RunDay>, Problem> {
+    let days = overview::run_days(app, caller, DAYS).await?;
+    if days.iter().all(|(_, counts)| counts.is_empty()) {
+        return Ok(vec![]);
+    }
+    let day = |(start, counts): (DateTime<Utc>, Vec<(String, u64)>)| {
+        let of = |is: fn(&str) -> bool| -> u64 {
+            counts.iter().filter(|(state, _)| is(state)).map(|(_, count)| count).sum()
+        };
+        RunDay {
+            day: start.date_naive(),
+            succeeded: of(|state| state == "succeeded"),
+            failed: of(|state| state == "failed"),
+            other: of(|state| state != "succeeded" && state != "failed"),
+        }
+    };
+    Ok(days.into_iter().map(day).collect())
+}
+
+/// Returns the versions of the installs by app, and true if not all installs are counted.
+async fn versions(app: &App, caller: &Caller) -> Result<(Vec<AppVersions>, bool), Problem> {
+    let (counts, is_cut) = overview::versions(app, caller).await?;
+    let query = PageQuery { limit: Some(APPS), ..PageQuery::default() };
+    let apps = apps::list(app, caller, query).await?;
+    let is_partial = is_cut || apps.next.is_some();
+    let of = |shown: schemas::control::apps::App| AppVersions {
+        counts: counts
+            .iter()
+            .filter(|count| count.app == shown.id)
+            .map(|count| (count.version, count.installs))
+            .collect(),
+        app: shown.id.to_string(),
+        name: shown.name,
+        newest: shown.version,
+    };
+    let versions = apps.items.into_iter().map(of).filter(|app| !app.counts.is_empty());
+    Ok((versions.collect(), is_partial))
 }
 
 /// Returns the first disconnected runners, and the number of compared runners if there are more.
@@ -243,7 +294,14 @@ pub(super) async fn app(
     min_position::wait(&app, query.min_position).await?;
     let shown = apps::get(&app, &caller, &name).await?;
     let versions = apps::versions(&app, &caller, &name, query).await?;
-    Ok(Page(pages::app(&caller_of(&app, &caller, &session).await?, &shown, &versions)))
+    let of = BuildsQuery {
+        app: Some(shown.id.to_string()),
+        limit: Some(ATTENTION),
+        ..BuildsQuery::default()
+    };
+    let builds = builds::list(&app, &caller, of).await?.items;
+    let page = AppPage { app: shown, versions, builds };
+    Ok(Page(pages::app(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
 /// Compares two versions of an app.

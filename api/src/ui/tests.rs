@@ -65,7 +65,8 @@ fn form_token(page: &str) -> &str {
 async fn every_page_needs_a_session_and_has_the_security_policy() {
     let started = Started::new().await;
     let (stranger, owner) = (Browser::new(&started), Browser::logged_in(&started).await);
-    for path in ["/ui/", "/ui/installs", "/ui/runs", "/ui/apps", "/ui/runners", "/ui/audit"] {
+    let lists = ["/ui/installs", "/ui/runs", "/ui/apps", "/ui/runners"];
+    for path in ["/ui/", "/ui/audit", "/ui/settings"].into_iter().chain(lists) {
         let response = stranger.get(path).await;
         assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
         let next = path.replace('/', "%2F");

@@ -3,6 +3,7 @@ use maud::{Markup, html};
 use schemas::control::{
     Page,
     apps::{App, ConfigVersion},
+    builds::Build,
 };
 
 use super::runs::next_page;
@@ -11,13 +12,34 @@ use crate::{
     frame::{self, Caller, Section, Updates},
 };
 
+/// Content of an app page.
+#[derive(Debug, Clone)]
+pub struct AppPage {
+    /// The app.
+    pub app: App,
+    /// Its config versions, newest first.
+    pub versions: Page<ConfigVersion>,
+    /// Its newest builds.
+    pub builds: Vec<Build>,
+}
+
 /// App page.
 #[must_use]
-pub fn app(caller: &Caller, app: &App, versions: &Page<ConfigVersion>) -> Markup {
+pub fn app(caller: &Caller, page: &AppPage) -> Markup {
+    let AppPage { app, versions, builds } = page;
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/apps" { "Apps" } }
         (frame::title(caller, &Updates::None, &app.name, &html! { a href={ "/ui/installs?app=" (app.id) } { (components::count(app.installs, "install")) } }))
         @if app.version > 1 { (super::diff::chooser(app, app.version - 1, app.version)) }
+        @if app.version > 0 && caller.may(&[]) {
+            form method="get" action={ "/ui/apps/" (app.id) "/new-install" } { button.primary type="submit" { "Create an install" } }
+        }
+        @if !builds.is_empty() {
+            section.panel aria-label="Builds" {
+                header { h2 { "Newest builds" } a.more href={ "/ui/apps/" (app.id) "/builds" } { "View all" span.visually-hidden { " builds" } } }
+                (super::builds::table(caller, builds))
+            }
+        }
         @for version in &versions.items { (version_panel(caller, version)) }
         (next_page(&format!("/ui/apps/{}", app.id), &[], versions.next.as_deref()))
     };

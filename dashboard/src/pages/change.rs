@@ -3,6 +3,8 @@ use maud::{Markup, html};
 use schemas::control::installs::Install;
 use serde_json::Value;
 
+mod options;
+
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
@@ -37,8 +39,15 @@ pub fn change(caller: &Caller, page: &ChangePage) -> Markup {
                 p.note.wait { "This install approves its plans automatically: a change is applied without a review." }
             }
             div.columns {
-                div.stack { (inputs(caller, page)) (deploy(caller, install)) }
-                div.stack { (action(caller, page)) (drift(caller, install)) (destroy(caller, install)) }
+                div.stack { (inputs(caller, page)) (deploy(caller, install)) (options::stack_outputs(caller, install)) }
+                div.stack {
+                    @if install.runner.is_none() { (options::enrolment(caller, install)) }
+                    (options::components(caller, page))
+                    (action(caller, page))
+                    (drift(caller, install))
+                    (options::approval(caller, install))
+                    (destroy(caller, install))
+                }
             }
         } @else { p.note { "Only owners can change an install." } }
     };
@@ -147,6 +156,17 @@ fn deploy(caller: &Caller, install: &Install) -> Markup {
                 (reason())
                 (plan_all())
                 div { button.primary type="submit" { "Deploy" } }
+            }
+            details id="reprovision" {
+                summary { "Reprovision" }
+                form.stacked method="post" action=(target(install, "run")) {
+                    (frame::change_fields(caller, "reprovision"))
+                    (kind("reprovision"))
+                    p { "Plans and applies the sandbox and all components again, changed or not." }
+                    (reason())
+                    (plan_all())
+                    div { button type="submit" { "Reprovision" } }
+                }
             }
         },
     )

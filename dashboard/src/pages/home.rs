@@ -1,7 +1,10 @@
-//! Home: what needs attention, then the newest runs.
+//! Home: what needs attention, then the newest runs, their days, and the versions of the installs.
+mod overview;
+
 use maud::{Markup, html};
 use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary};
 
+pub use self::overview::{AppVersions, RunDay};
 use super::{runners, runs};
 use crate::{
     components,
@@ -23,12 +26,19 @@ pub struct Attention {
     pub compared_runners: Option<u64>,
     /// Newest runs.
     pub newest: Vec<RunSummary>,
+    /// Runs of the last days, oldest day first.
+    pub days: Vec<RunDay>,
+    /// Versions of the installs by app.
+    pub versions: Vec<AppVersions>,
+    /// True if `versions` does not count all installs.
+    pub are_versions_partial: bool,
 }
 
 /// Home page.
 #[must_use]
 pub fn home(caller: &Caller, attention: &Attention) -> Markup {
-    let Attention { waiting, failed, unknown, disconnected, compared_runners, newest } = attention;
+    let Attention { waiting, failed, unknown, disconnected, compared_runners, newest, .. } =
+        attention;
     let calm = waiting.is_empty() && unknown.is_empty() && disconnected.is_empty();
     let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
     let content = html! {
@@ -55,6 +65,8 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             } @else {
                 (panel("newest", "Newest runs", Some("/ui/runs"), &table("newest", newest)))
             }
+            @if !attention.days.is_empty() { (overview::strip(&attention.days)) }
+            @if !attention.versions.is_empty() { (overview::versions(&attention.versions, attention.are_versions_partial)) }
         }
     };
     frame::page(caller, Section::Home, "Home", &content)

@@ -30,11 +30,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
         Some(name) => format!("{} {name}", components::kind(&job.kind)),
         None => components::kind(&job.kind),
     };
-    let updates = match (log.follows, log.attempt) {
-        (true, 1..) => Updates::Log(format!("/ui/jobs/{}/attempts/{}/live", job.id, log.attempt)),
-        (true, 0) => Updates::Events,
-        (false, _) => Updates::None,
-    };
+    let updates = updates(job, log);
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" {
             a href="/ui/runs" { "Runs" }
@@ -60,6 +56,15 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
         (log_panel(job, log))
     };
     frame::page(caller, Section::Runs, &heading, &content)
+}
+
+/// Updates of a page with this part of a log.
+pub(super) fn updates(job: &Job, log: &LogPage) -> Updates {
+    match (log.follows, log.attempt) {
+        (true, 1..) => Updates::Log(format!("/ui/jobs/{}/attempts/{}/live", job.id, log.attempt)),
+        (true, 0) => Updates::Events,
+        (false, _) => Updates::None,
+    }
 }
 
 /// Resolution of an unknown outcome, or cancellation. Only owners may request them.
@@ -116,7 +121,7 @@ fn result(attempt: &Attempt) -> Option<String> {
     }
 }
 
-fn log_panel(job: &Job, log: &LogPage) -> Markup {
+pub(super) fn log_panel(job: &Job, log: &LogPage) -> Markup {
     let mut phase: Option<&str> = None;
     let lines = log.records.iter().map(|record| {
         let began = (record.p.as_deref() != phase).then_some(record.p.as_deref()).flatten();

@@ -75,7 +75,7 @@ pub(super) fn table(caller: &Caller, id: &str, runs: &[RunSummary]) -> Markup {
                             td { a href={ "/ui/installs/" (run.install) } { (run.install_name) } }
                             td.fit { (components::badge(&run.state)) }
                             td.number { (run.steps_ended) " of " (run.steps) }
-                            td { (run.requested_by_name.as_deref().unwrap_or(&run.requested_by)) }
+                            td.actor { (run.requested_by_name.as_deref().unwrap_or(&run.requested_by)) }
                             td.fit { (components::time(caller.now, run.requested_at)) }
                         }
                     }

@@ -1,5 +1,6 @@
 //! Tests of all pages for each role: empty, typical, hostile, failing, and with a graph of 200 steps.
 mod changes;
+mod more_pages;
 
 use std::collections::BTreeMap;
 
@@ -134,6 +135,11 @@ fn app_of(text: &str) -> App {
     serde_json::from_value(app).unwrap()
 }
 
+fn app_page(text: &str) -> AppPage {
+    let versions = Page { items: vec![version_of(text)], next: Some(text.into()) };
+    AppPage { app: app_of(text), versions, builds: vec![more_pages::build_of(text, text)] }
+}
+
 fn version_of(text: &str) -> ConfigVersion {
     serde_json::from_value(json!({
         "version": 1, "bundle": digest(), "published_at": TIME, "published_by": text, "position": 7, "state": text,
@@ -171,6 +177,14 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         disconnected: vec![runner_of(text)],
         compared_runners: Some(1000),
         newest: runs_of.clone(),
+        days: vec![RunDay { day: who.now.date_naive(), succeeded: 3, failed: 1, other: 2 }],
+        versions: vec![AppVersions {
+            app: format!("app_{ULID}"),
+            name: text.into(),
+            newest: 2,
+            counts: vec![(2, 1), (1, 4)],
+        }],
+        are_versions_partial: true,
     };
     let some = || Some(text.to_owned());
     let runs_query = RunsQuery { install: some(), state: some(), ..RunsQuery::default() };
@@ -185,7 +199,7 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
     });
     let earlier = json!({"id": format!("ins_{ULID}"), "position": 5, "state": {"stead": earlier}});
     let earlier: InstallState = serde_json::from_value(earlier).unwrap();
-    vec![
+    let listed = vec![
         ("login", login(Some(text), Some(text))),
         ("problem", problem(text, text, text, &[], "/ui/")),
         ("home", home(&who, &attention)),
@@ -204,10 +218,11 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("install as of", install_as_of(&who, &install_of(text), &earlier, Some(who.now))),
         ("job", job(&who, &job_of(text), &log_of(text))),
         ("apps", apps(&who, &Page { items: vec![app_of(text)], next: some() })),
-        ("app", app(&who, &app_of(text), &Page { items: vec![version_of(text)], next: some() })),
+        ("app", app(&who, &app_page(text))),
         ("runners", runners(&who, &Page { items: vec![runner_of(text)], next: some() })),
         ("audit", audit(&who, &events_query, &events_of(text))),
-    ]
+    ];
+    listed.into_iter().chain(more_pages::pages(&who, text)).collect()
 }
 
 #[test]

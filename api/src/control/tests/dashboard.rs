@@ -1,7 +1,9 @@
 //! Forms of the dashboard that change installs, runs and runners.
+mod settings;
+
 use domain::run::{Run, StepState};
 use reqwest::StatusCode;
-use schemas::control::{runs::RunsQuery, tokens::Role};
+use schemas::control::{PageQuery, builds::BuildsQuery, runs::RunsQuery, tokens::Role};
 
 use super::{
     bundle,
@@ -68,6 +70,9 @@ async fn an_upgrade_shows_its_changes_and_takes_effect_once() {
     assert_eq!(browser.get(&first).await.status(), StatusCode::OK);
     let install = owner.install("acme").await.unwrap();
     assert_eq!((install.config_version, install.runs.len()), (2, 1));
+    let home = browser.get("/ui/").await.text().await.unwrap();
+    assert!(home.contains("v2 (newest): 1 install<"), "{home}");
+    assert!(home.contains("Runs of the last 14 days") && !home.contains("0 runs,"), "{home}");
     started.server.stop().await;
 }
 

@@ -19,7 +19,7 @@ fn component(name: &str, more: &str) -> String {
 
 /// `web` requires `db`. `cache` has no dependencies and is disabled by default. `web` and `db` are
 /// toggleable.
-fn shop() -> Bytes {
+pub(super) fn shop() -> Bytes {
     let inputs = "[[input]]\nname = \"size\"\n";
     let web =
         component("web", "toggleable = true\ndependencies = [\"db\"]\nmax_auto_retries = 2\n");

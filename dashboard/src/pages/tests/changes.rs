@@ -9,6 +9,7 @@ pub(super) fn change_page(text: &str) -> ChangePage {
     let config = json!({
         "inputs": {"names": [text, secret], "sensitive": [secret]},
         "actions": {"list": [{"name": text}]},
+        "components": {"list": [{"name": text, "toggleable": true}]},
     });
     ChangePage { install: install_of(text), config }
 }
@@ -49,7 +50,15 @@ fn only_owners_get_the_forms_that_change_installs_runners_and_jobs() {
             assert!(is_owner || !html.contains("name=\"idempotency_key\""), "{role}: {html}");
         };
         forms(install(&who, &install_page("plain")), "/upgrade\"");
-        for form in ["/inputs\"", "/run\"", "name=\"confirm\""] {
+        for form in [
+            "/inputs\"",
+            "/run\"",
+            "name=\"confirm\"",
+            "/components\"",
+            "/stack-outputs\"",
+            "/approval\"",
+            "/enrol\"",
+        ] {
             forms(change(&who, &change_page("plain")), form);
         }
         forms(upgrade(&who, &upgrade_page("plain", 2)), "/upgrade\"");
