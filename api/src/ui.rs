@@ -22,6 +22,7 @@ mod response;
 mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
+mod webhooks;
 
 pub(crate) use self::login::has_loopback_url;
 
@@ -76,6 +77,11 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/settings/roles", post(settings::roles))
         .route("/ui/settings/names", post(settings::rename))
         .route("/ui/settings/shred", post(settings::shred))
+        .route("/ui/settings/webhooks", get(webhooks::list).post(webhooks::configure))
+        .route("/ui/settings/webhooks/{webhook}", get(webhooks::show))
+        .route("/ui/settings/webhooks/{webhook}/test", post(webhooks::test))
+        .route("/ui/settings/webhooks/{webhook}/replay", post(webhooks::replay))
+        .route("/ui/settings/webhooks/{webhook}/delete", post(webhooks::delete))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))
         .route_layer(from_fn_with_state(app.clone(), guard::guard))

@@ -241,7 +241,12 @@ async fn test(context: &CommandContext, name: &str) -> Result<(), Failure> {
 
 async fn deliveries(context: &CommandContext, args: Deliveries) -> Result<(), Failure> {
     let listing = args.part.listing();
-    let query = DeliveriesQuery { state: args.state, limit: listing.limit, cursor: listing.cursor };
+    let query = DeliveriesQuery {
+        state: args.state,
+        limit: listing.limit,
+        cursor: listing.cursor,
+        min_position: None,
+    };
     let page = context.client.webhook_deliveries(&args.webhook, &query).await?;
     context.screen.print_list(&page.items, "No deliveries.", |_| {
         let mut table = Table::new([

@@ -20,6 +20,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod together;
+mod webhooks;
 
 pub use self::{
     app::{AppPage, app},
@@ -40,4 +41,5 @@ pub use self::{
     runners::runners,
     runs::runs,
     settings::{NewToken, SettingsPage, SigningKey, new_token, settings},
+    webhooks::{ConfiguredWebhook, WebhookPage, configured_webhook, webhook, webhooks},
 };

@@ -196,7 +196,7 @@ mod tests {
         );
         assert!(viewer.iter().all(|noun| wire::Role::Viewer.summary().contains(noun)));
         let auditor = resources(RequiredRole::Auditor);
-        assert_eq!(auditor, ["audit", "blobs", "projections", "subjects"]);
+        assert_eq!(auditor, ["audit", "blobs", "projections", "subjects", "webhooks"]);
         assert!(auditor.iter().all(|noun| wire::Role::Auditor.summary().contains(noun)));
         assert_eq!(resources(RequiredRole::Reviewer), ["runs"]);
         for role in [wire::Role::Approver, wire::Role::Auditor] {

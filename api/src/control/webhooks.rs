@@ -18,7 +18,7 @@ use crate::{
     queries::webhooks as queries,
     state::App,
     usecases::webhooks,
-    webhooks::{Filter, Outcome},
+    webhooks::Filter,
 };
 
 /// List webhooks by name
@@ -103,18 +103,7 @@ pub(super) async fn test(
     Path(name): Path<String>,
     _: ChangeRequest,
 ) -> ApiResult<WebhookTested> {
-    Ok(Json(match webhooks::test(&app, &name).await? {
-        Outcome::Delivered(status) => {
-            WebhookTested { delivered: true, status: Some(status), error: None }
-        }
-        Outcome::Gone(status) => {
-            let error = Some("the endpoint responded that it is gone".into());
-            WebhookTested { delivered: false, status: Some(status), error }
-        }
-        Outcome::Failed { status, why, .. } => {
-            WebhookTested { delivered: false, status, error: Some(why) }
-        }
-    }))
+    Ok(Json(queries::tested(webhooks::test(&app, &name).await?)))
 }
 
 /// List the deliveries of a webhook, newest event first

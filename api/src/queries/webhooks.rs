@@ -3,7 +3,7 @@ use domain::webhook::Format;
 use projections::views::webhooks::{self as view, Row};
 use schemas::control::{
     Page, PageQuery,
-    webhooks::{DeliveriesQuery, Webhook, WebhookDelivery, WebhookFormat},
+    webhooks::{DeliveriesQuery, Webhook, WebhookDelivery, WebhookFormat, WebhookTested},
 };
 
 use super::pagination::PageRequest;
@@ -11,7 +11,7 @@ use crate::{
     extract::Caller,
     problem::{Code, Problem},
     state::App,
-    webhooks::{self, Delivery, DeliveryState},
+    webhooks::{self, Delivery, DeliveryState, Outcome},
 };
 
 /// Lists the webhooks by name.
@@ -59,6 +59,22 @@ pub(crate) fn state(name: &str) -> Result<DeliveryState, Problem> {
         let names = all.map(DeliveryState::name).join(", ");
         Problem::new(Code::BadRequest, format!("invalid state {name:?}: use one of {names}"))
     })
+}
+
+/// Describes the result of a test message.
+pub(crate) fn tested(outcome: Outcome) -> WebhookTested {
+    match outcome {
+        Outcome::Delivered(status) => {
+            WebhookTested { delivered: true, status: Some(status), error: None }
+        }
+        Outcome::Gone(status) => {
+            let error = Some("the endpoint responded that it is gone".into());
+            WebhookTested { delivered: false, status: Some(status), error }
+        }
+        Outcome::Failed { status, why, .. } => {
+            WebhookTested { delivered: false, status, error: Some(why) }
+        }
+    }
 }
 
 fn webhook(row: Row) -> Webhook {

@@ -53,6 +53,7 @@ pub struct SigningKey {
 pub fn settings(caller: &Caller, page: &SettingsPage) -> Markup {
     let content = html! {
         (frame::title(caller, &Updates::None, "Settings", &html! {}))
+        @if caller.may(&["auditor"]) { p { a href="/ui/settings/webhooks" { "Webhooks" } span.muted { " – messages about approvals, failures and runners to your own endpoints" } } }
         @if let Some(tokens) = &page.tokens { (tokens::panel(caller, tokens)) }
         div.columns {
             div.stack {

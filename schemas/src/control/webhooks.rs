@@ -122,6 +122,10 @@ pub struct DeliveriesQuery {
     /// `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
 }
 
 /// Deliveries to send again. Absent members do not limit the selection. The server keeps

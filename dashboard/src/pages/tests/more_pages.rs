@@ -74,6 +74,31 @@ fn enrolment_page(text: &str, has_token: bool) -> EnrolmentPage {
     }
 }
 
+fn webhook_page(text: &str) -> WebhookPage {
+    let delivery = json!({
+        "position": 7, "topic": text, "state": "failed", "attempts": 11, "status": 500, "error": text,
+        "next_attempt_at": TIME, "created_at": TIME,
+    });
+    WebhookPage {
+        webhook: serde_json::from_value(json!({
+            "name": text, "origin": text, "topics": [text, "run.failed"], "format": "slack", "configured_at": TIME,
+        }))
+        .unwrap(),
+        deliveries: Page {
+            items: vec![serde_json::from_value(delivery).unwrap()],
+            next: Some(text.into()),
+        },
+        state: Some(text.into()),
+        tested: Some(
+            serde_json::from_value(json!({"delivered": false, "status": 500, "error": text})).unwrap(),
+        ),
+    }
+}
+
+fn configured(text: &str, has_secret: bool) -> ConfiguredWebhook {
+    ConfiguredWebhook { name: text.into(), secret: has_secret.then(|| text.into()) }
+}
+
 /// The pages of this file, with this text in every place that another party can fill.
 pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
     let app = app_of(text);
@@ -81,6 +106,17 @@ pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
     let list = Page { items: vec![build_of(text, "failed")], next: Some(text.into()) };
     let job = job_of(text);
     vec![
+        (
+            "webhooks",
+            webhooks(
+                who,
+                &Page { items: vec![webhook_page(text).webhook], next: Some(text.into()) },
+            ),
+        ),
+        ("no webhooks", webhooks(who, &Page { items: vec![], next: None })),
+        ("webhook", webhook(who, &webhook_page(text))),
+        ("signing secret", configured_webhook(who, &configured(text, true))),
+        ("repeated signing secret", configured_webhook(who, &configured(text, false))),
         ("settings", settings(who, &settings_page(text))),
         ("new token", new_token(who, &new_token_of(text, Some(text)))),
         ("repeated token", new_token(who, &new_token_of(text, None))),
@@ -113,6 +149,25 @@ fn only_owners_get_the_forms_of_settings_builds_and_installs() {
         assert!(!html.contains("/retry\""), "{role}: the build has not failed");
         let html = new_install(&who, &new_install_page("plain")).into_string();
         assert_eq!(html.contains("id=\"new-install\""), is_owner, "{role}");
+    }
+}
+
+#[test]
+fn only_owners_get_the_forms_of_webhooks() {
+    for role in ROLES {
+        let (who, is_owner) = (caller(role, "a"), role == "owner");
+        let html = webhook(&who, &webhook_page("ops")).into_string();
+        for form in ["/webhooks\"", "/ops/test\"", "/ops/replay\"", "/ops/delete\""] {
+            let action = format!(
+                "method=\"post\" action=\"/ui/settings{}",
+                match form {
+                    "/webhooks\"" => form.to_owned(),
+                    form => format!("/webhooks{form}"),
+                }
+            );
+            assert_eq!(html.contains(&action), is_owner, "{action} for {role}");
+        }
+        assert!(!is_owner || html.contains("name=\"topic:run.failed\" checked"), "{html}");
     }
 }
 

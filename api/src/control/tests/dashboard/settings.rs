@@ -207,3 +207,47 @@ async fn builds_have_pages_and_only_failed_ones_are_retried() {
     assert_eq!(owner.app("shop").await.unwrap().version, 2, "the form took effect once");
     started.server.stop().await;
 }
+
+#[tokio::test]
+async fn a_webhook_is_configured_shown_and_deleted() {
+    let started = Started::new().await;
+    let (browser, viewer) = (Browser::logged_in(&started).await, viewer(&started).await);
+    let path = "/ui/settings/webhooks";
+    let create = [
+        ("name", "ops"),
+        ("url", "http://127.0.0.1:9/secret-path"),
+        ("format", "standard"),
+        ("topic:run.failed", "on"),
+        ("topic:job.outcome_unknown", "on"),
+    ];
+    assert_eq!(send(&viewer, path, "k0", &create).await.0, 403);
+    assert_eq!(viewer.get(path).await.status(), StatusCode::FORBIDDEN);
+    let (status, _, text) = send(&browser, path, "k1", &create).await;
+    assert_eq!(status, 200, "{text}");
+    let shown = secret(&text).unwrap();
+    assert!(shown.starts_with("whsec_"), "{shown}");
+    let (status, _, again) = send(&browser, path, "k1", &create).await;
+    assert!(status == 200 && again.contains("submitted before") && !again.contains(&shown));
+
+    // Other topics keep URL and secret, so no page with a secret follows.
+    let change = [("name", "ops"), ("url", ""), ("format", "slack"), ("topic:run.failed", "on")];
+    let (status, location, _) = send(&browser, path, "k2", &change).await;
+    assert_eq!(status, 303);
+    let page = browser.get(&location).await.text().await.unwrap();
+    assert!(page.contains("http://127.0.0.1:9") && page.contains("slack"), "{page}");
+    assert!(!page.contains("secret-path") && !page.contains(&shown), "{page}");
+    let (status, _, tested) = send(&browser, &format!("{path}/ops/test"), "k3", &[]).await;
+    assert!(status == 200 && tested.contains("did not accept the test message"), "{tested}");
+    let replay = [("state", "failed"), ("from", ""), ("to", "x")];
+    assert_eq!(send(&browser, &format!("{path}/ops/replay"), "k4", &replay).await.0, 422);
+    let replay = [("state", "failed"), ("from", "1"), ("to", "")];
+    assert_eq!(send(&browser, &format!("{path}/ops/replay"), "k5", &replay).await.0, 303);
+    let none = [("name", "other"), ("url", "http://127.0.0.1:9"), ("format", "standard")];
+    assert_eq!(send(&browser, path, "k6", &none).await.0, 422);
+
+    let delete = format!("{path}/ops/delete");
+    assert_eq!(send(&browser, &delete, "k7", &[("confirm", "op")]).await.0, 422);
+    assert_eq!(send(&browser, &delete, "k8", &[("confirm", "ops")]).await.0, 303);
+    assert_eq!(browser.get(&format!("{path}/ops")).await.status(), StatusCode::NOT_FOUND);
+    started.server.stop().await;
+}

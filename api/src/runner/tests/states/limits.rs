@@ -85,7 +85,7 @@ async fn at_the_quota_a_large_component_makes_room_for_a_small_one() {
     store("db", 2, 10, 40).await.unwrap();
     let kept: Vec<i64> = sqlx::query_scalar(of_web).fetch_all(pool).await.unwrap();
     assert_eq!(kept, [14, 15]);
-    assert_eq!(store("db", 3, 10, 40).await, Err(NotStored::OverQuota));
+    assert_eq!(store("db", 3, 10, 30).await, Err(NotStored::OverQuota));
 }
 
 #[tokio::test]

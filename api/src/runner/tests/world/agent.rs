@@ -108,7 +108,7 @@ impl World {
         let body = json!({
             "assertion": assertion, "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": journal,
-            "capabilities": ["build", "plan", "apply", "action"],
+            "capabilities": ["build", "plan", "apply", "action", "preflight"],
         });
         self.call(Method::POST, "/runner/v1/sessions", "", &body).await
     }
