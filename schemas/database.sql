@@ -254,6 +254,10 @@ CREATE TABLE stead.projection_tokens (
     principal text NOT NULL COLLATE pg_catalog."C",
     revoked boolean NOT NULL
 );
+CREATE TABLE stead.projection_webhooks (
+    key text NOT NULL COLLATE pg_catalog."C",
+    data json NOT NULL
+);
 CREATE TABLE stead.runner_journal (
     runner text NOT NULL COLLATE pg_catalog."C",
     journal_id text NOT NULL COLLATE pg_catalog."C",
@@ -337,6 +341,29 @@ CREATE TABLE stead.upload_charge (
     bytes bigint NOT NULL
 )
 WITH (fillfactor='50');
+CREATE TABLE stead.webhook_delivery (
+    webhook text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL,
+    topic text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    attempts integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    status integer,
+    error text,
+    created_at timestamp with time zone NOT NULL,
+    delivered_at timestamp with time zone
+);
+CREATE TABLE stead.webhook_endpoint (
+    id text NOT NULL COLLATE pg_catalog."C",
+    webhook text NOT NULL COLLATE pg_catalog."C",
+    url text NOT NULL,
+    secret bytea NOT NULL,
+    topics text[] DEFAULT '{}'::text[] NOT NULL,
+    format text DEFAULT ''::text NOT NULL,
+    active boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    replaced_at timestamp with time zone
+);
 ALTER TABLE ONLY stead.job_log ATTACH PARTITION stead.job_log_default DEFAULT;
 ALTER TABLE ONLY stead.log_event ATTACH PARTITION stead.log_event_default DEFAULT;
 ALTER TABLE ONLY stead.blob
@@ -405,6 +432,8 @@ ALTER TABLE ONLY stead.projection_timers
     ADD CONSTRAINT projection_timers_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.projection_tokens
     ADD CONSTRAINT projection_tokens_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY stead.projection_webhooks
+    ADD CONSTRAINT projection_webhooks_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.runner_journal
     ADD CONSTRAINT runner_journal_pkey PRIMARY KEY (runner, journal_id);
 ALTER TABLE ONLY stead.runner_session
@@ -425,6 +454,10 @@ ALTER TABLE ONLY stead.ui_session
     ADD CONSTRAINT ui_session_pkey PRIMARY KEY (secret_sha256);
 ALTER TABLE ONLY stead.upload_charge
     ADD CONSTRAINT upload_charge_pkey PRIMARY KEY (holder);
+ALTER TABLE ONLY stead.webhook_delivery
+    ADD CONSTRAINT webhook_delivery_pkey PRIMARY KEY (webhook, "position");
+ALTER TABLE ONLY stead.webhook_endpoint
+    ADD CONSTRAINT webhook_endpoint_pkey PRIMARY KEY (id);
 CREATE INDEX blob_subject ON stead.blob USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE INDEX blob_upload_created_at ON stead.blob_upload USING btree (created_at);
 CREATE INDEX blob_upload_runner ON stead.blob_upload USING btree (runner);
@@ -459,6 +492,8 @@ CREATE INDEX sensitive_value_name ON stead.sensitive_value USING btree (install,
 CREATE INDEX subject_key_fence ON stead.subject_key USING btree (fence) WHERE (fence IS NOT NULL);
 CREATE INDEX subject_key_open ON stead.subject_key USING btree (shredded_at) WHERE ((shredded_at IS NOT NULL) AND (erased_at IS NULL));
 CREATE INDEX ui_session_created_at ON stead.ui_session USING btree (created_at);
+CREATE INDEX webhook_delivery_due ON stead.webhook_delivery USING btree (due_at) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_endpoint_webhook ON stead.webhook_endpoint USING btree (webhook);
 ALTER INDEX stead.job_log_pkey ATTACH PARTITION stead.job_log_default_pkey;
 ALTER INDEX stead.log_event_pkey ATTACH PARTITION stead.log_event_default_pkey;
 GRANT USAGE ON SCHEMA stead TO stead_app;
@@ -497,6 +532,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_runners TO stead_app
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_runs TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_timers TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_tokens TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_webhooks TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.sensitive_value TO stead_app;
@@ -506,3 +542,5 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.ui_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.upload_charge TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.webhook_delivery TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.webhook_endpoint TO stead_app;
