@@ -1,5 +1,9 @@
 //! Calls for the encrypted state of a component on the server.
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use reqwest::{
     RequestBuilder, Response, StatusCode,
@@ -187,8 +191,26 @@ impl Remote {
         ciphertext: bytes::Bytes,
         waiting: &Waiting<'_>,
     ) -> Result<StateHead, StateError> {
-        let put = || self.put_within(IDLE, LOWEST_RATE, upload, ciphertext.clone());
-        self.patiently(waiting, put).await
+        let is_unanswered = AtomicBool::new(false);
+        let (unanswered, ciphertext) = (&is_unanswered, &ciphertext);
+        let put = move || async move {
+            let sent = self.put_within(IDLE, LOWEST_RATE, upload, ciphertext.clone()).await;
+            if matches!(sent, Err(RemoteError::Unreachable { .. })) {
+                unanswered.store(true, Ordering::Relaxed);
+            }
+            sent
+        };
+        let stored = self.patiently(waiting, put).await;
+        // The rejection of a repeated decision does not tell whether an earlier attempt was stored.
+        match stored {
+            Err(StateError::Blocked(why) | StateError::Refused(why))
+                if upload.is_decided && is_unanswered.load(Ordering::Relaxed) =>
+            {
+                let source = io::Error::other("an earlier attempt may have stored the choice");
+                Err(StateError::Io { context: why, source })
+            }
+            stored => stored,
+        }
     }
 
     async fn patiently<T, F: Future<Output = Result<T, RemoteError>>>(

@@ -330,7 +330,7 @@ async fn only_a_rejection_of_the_server_ends_a_write() {
         // The job has ended for the server, which takes the state from the agent.
         (412, "fenced", false),
         (412, "state_fenced", true),
-        (403, "forbidden", true),
+        (403, "forbidden", false),
         (413, "too_large", true),
     ] {
         let server = StateServer::start(Uploads::Respond(status, code));
