@@ -57,6 +57,7 @@ pub use execute::Call;
 pub use ids::new_ulid;
 pub use listen::Certificate;
 pub use logs::days as job_log_days;
+pub use oci_registry::Location as RegistryLocation;
 pub use reactions::policies::CONSUMER as POLICIES_CONSUMER;
 pub use state::App;
 pub use state_versions::DEFAULT_QUOTA as DEFAULT_STATE_QUOTA;

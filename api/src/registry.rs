@@ -5,12 +5,16 @@
 //!   oci-layout  index.json  blobs/sha256/…
 //! DATA/registry/.uploads/             incomplete uploads; a start deletes abandoned ones
 //! ```
+//!
+//! With a registry of the vendor, build runners push there. The layouts then have the plugins, and
+//! the artifacts of earlier builds.
 mod manifests;
 mod repository;
 mod store;
+mod vendor;
 
 pub(crate) use self::{
     manifests::Manifests,
     repository::Repository,
-    store::{ArtifactError, Registry},
+    store::{ArtifactError, FoundBlob, Registry},
 };

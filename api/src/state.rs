@@ -101,6 +101,8 @@ pub struct Config {
     /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command
     /// pins. Empty until this server has published a plugin with this key.
     pub plugin_publisher: OnceLock<String>,
+    /// Registry of the vendor, to which builds push. `None` means the registry of the server.
+    pub registry: Option<oci_registry::Location>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.

@@ -30,6 +30,7 @@ use std::{
 use anyhow::Context as _;
 use domain::ids::{ExecutionId, JobId};
 use nix::sys::stat::{Mode, umask};
+use oci_registry::Observer;
 use schemas::{
     manifest::Manifest,
     runner::{Exit, FailureReason, Finished, JobKind, Outcome, RefusedBy, ReportBody},
@@ -48,7 +49,7 @@ use crate::{
     data::{Data, JobDir},
     host::Process,
     journal::{Journal, JournalEvent},
-    plugins::{self, JobContext, PluginError, Registry, Rules},
+    plugins::{self, Background, JobContext, PluginError, Registry, Rules},
     policy::{Policy, publishers},
     processes, program,
     state::{self, KnownState},
@@ -222,6 +223,9 @@ async fn context(
     };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
+    let background: Arc<dyn Background> = Arc::new(recorder.clone());
+    let log = Arc::clone(&background);
+    let observer: Observer = Arc::new(move |cause| log.line(&format!("retrying: {cause}")));
     let (known_state, known_states) = known_states(data, order, manifest)?;
     Ok(JobContext {
         work_dir: dir.work(),
@@ -232,10 +236,16 @@ async fn context(
         env: environment(data, dir, order, recorder, (job, execution)).await?,
         git_env: order.git_env.clone(),
         kubeconfig_allows: order.kubeconfig_allows.clone(),
-        background: Arc::new(recorder.clone()),
+        background,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
-        registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        registry: Registry {
+            base_url,
+            token,
+            http,
+            idle_timeout: Registry::IDLE_TIMEOUT,
+            observer: Some(observer),
+        },
         images: order.images.clone(),
         job,
         execution,

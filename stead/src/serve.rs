@@ -52,6 +52,11 @@ pub(crate) struct Common {
     /// proxy, all callers share one address [default: a sixteenth of the listener's limit, at least 16]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
+    /// Registry for the artifacts of builds, oci://HOST[:PORT]/PREFIX. Build runners push there with
+    /// their own credentials, and the server reads there with the credentials of its user in
+    /// Docker's config.json [default: `registry` in the data directory]
+    #[arg(long, env = "STEAD_REGISTRY", value_name = "REGISTRY")]
+    pub(crate) registry: Option<api::RegistryLocation>,
     /// Maximum size of one file of an artifact, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
@@ -198,6 +203,7 @@ impl Common {
             },
             behind_proxy: self.behind_proxy,
             address_connections: self.address_connections,
+            registry: self.registry.clone(),
             max_blob_bytes: self.max_blob_bytes,
             webhooks_reach: match self.webhooks_to_private_networks {
                 true => Reachable::All,

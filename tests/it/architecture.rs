@@ -20,7 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("event-log", &["domain", "postgres-supervisor", "proof"]),
     ("projections", &["domain", "event-log"]),
     ("measure", &["domain", "event-log", "proof"]),
-    ("runner-agent", &["domain", "install-keys", "oci-layout", "proof", "schemas"]),
+    ("oci-registry", &["domain", "oci-layout", "schemas"]),
+    ("runner-agent", &["domain", "install-keys", "oci-layout", "oci-registry", "proof", "schemas"]),
     (
         "api",
         &[
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "event-log",
             "postgres-supervisor",
             "oci-layout",
+            "oci-registry",
             "projections",
             "proof",
             "schemas",

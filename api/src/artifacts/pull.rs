@@ -1,7 +1,6 @@
 //! Downloads from the registry.
 use axum::{
     Json,
-    body::Body,
     extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -9,14 +8,17 @@ use axum::{
 use domain::digest::Digest;
 use oci_layout::{Blob, Document, ImageList, PlatformIndex, image::MediaType};
 use serde_json::{Value, json};
-use tokio::io::{AsyncSeekExt as _, SeekFrom};
-use tokio_util::io::ReaderStream;
 
 use super::{
     permit::{Permit, not_found},
     problem::RegistryProblem,
 };
-use crate::{extract::Path, problem::Problem, registry::Repository, state::App};
+use crate::{
+    extract::Path,
+    problem::Problem,
+    registry::{FoundBlob, Repository},
+    state::App,
+};
 
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
@@ -73,20 +75,26 @@ pub(super) async fn blob(
         return source(&app, &digest).await;
     }
     // A client checks for existing blobs before it pushes.
-    let mut named = method == Method::HEAD && permit.pushes_to(&repository);
+    let pushed = method == Method::HEAD && permit.pushes_to(&repository);
+    let mut size = None;
     let listed = lists(&app, &permit, &repository).await?;
     let listed = listed.iter().flat_map(|list| list.images()).map(|image| &image.blob.digest);
     let plugin = plugin_of(&app, &permit, &repository).await?;
     let of_plugin = plugin.iter().flat_map(Plugin::manifests).map(|(_, manifest)| &manifest.digest);
     for manifest in permit.images(&repository).chain(listed).chain(of_plugin) {
-        let document = app.registry.document(&repository, manifest).await?;
-        named |= matches!(document, Some(Document::Manifest(image)) if image.blobs().any(|b| b.digest == digest));
+        if let Some(Document::Manifest(image)) =
+            app.registry.document(&repository, manifest).await?
+            && let Some(blob) = image.blobs().find(|blob| blob.digest == digest)
+        {
+            size = Some(blob.size);
+        }
     }
-    if !named {
+    if size.is_none() && !pushed {
         return Err(not_found(format!("blob {digest} in {repository}")).into());
     }
     let from = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).and_then(offset);
-    send_from(&app, &repository, &digest, "application/octet-stream", from).await
+    let part = (size, from.unwrap_or(0));
+    send_from(&app, &repository, &digest, "application/octet-stream", part).await
 }
 
 /// Returns the offset of a range `bytes=N-`. Other ranges are ignored, as HTTP allows.
@@ -145,20 +153,21 @@ async fn send(
     digest: &Digest,
     kind: &str,
 ) -> Result<Response, RegistryProblem> {
-    send_from(app, repository, digest, kind, None).await
+    send_from(app, repository, digest, kind, (None, 0)).await
 }
 
-/// Sends a blob, from an offset if the offset is within the blob.
+/// Sends a blob, from an offset if the offset is within the blob. `part` has the size that its
+/// manifest states, and the offset.
 async fn send_from(
     app: &App,
     repository: &Repository,
     digest: &Digest,
     kind: &str,
-    from: Option<u64>,
+    part: (Option<u64>, u64),
 ) -> Result<Response, RegistryProblem> {
-    let found = app.registry.read(repository, digest).await?;
-    let (mut file, length) =
-        found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
+    let found = app.registry.read(repository, digest, part).await?;
+    let found = found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
+    let FoundBlob { length, from, body } = found;
     let mut headers = HeaderMap::new();
     let mut set = |name: HeaderName, value: &str| -> Result<(), RegistryProblem> {
         headers.insert(name, HeaderValue::from_str(value).map_err(Problem::internal)?);
@@ -167,17 +176,14 @@ async fn send_from(
     set(header::CONTENT_TYPE, kind)?;
     set(CONTENT_DIGEST, &digest.to_string())?;
     set(header::ACCEPT_RANGES, "bytes")?;
-    let from = from.filter(|from| (1..length).contains(from));
     let status = match from {
-        Some(from) => {
-            file.seek(SeekFrom::Start(from)).await.map_err(Problem::internal)?;
+        0 => StatusCode::OK,
+        from => {
             set(header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", length - 1))?;
             StatusCode::PARTIAL_CONTENT
         }
-        None => StatusCode::OK,
     };
-    set(header::CONTENT_LENGTH, &(length - from.unwrap_or(0)).to_string())?;
-    let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
+    set(header::CONTENT_LENGTH, &(length - from).to_string())?;
     Ok((status, headers, body).into_response())
 }
 

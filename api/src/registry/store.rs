@@ -10,16 +10,28 @@ use std::{
 use axum::body::Body;
 use domain::digest::Digest;
 use futures::StreamExt as _;
-use oci_layout::{ArtifactManifest, Document, Layout, LayoutError, ManifestError, PlatformIndex};
-use tokio::sync::Mutex;
+use oci_layout::{
+    ArtifactManifest, Blob, Document, Layout, LayoutError, ManifestError, PlatformIndex,
+};
+use oci_registry::{Location, RegistryError};
+use tokio::{
+    io::{AsyncSeekExt as _, SeekFrom},
+    sync::Mutex,
+};
+use tokio_util::io::ReaderStream;
 
-use super::Repository;
+use super::{
+    Repository,
+    vendor::{self, VendorRegistry},
+};
+use crate::problem::Problem;
 
 /// Registry of the vendor's artifacts. Several servers can share its directory.
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,
     index: Arc<Mutex<()>>,
+    vendor: Option<Arc<VendorRegistry>>,
 }
 
 /// Time without a write after which an upload is abandoned.
@@ -40,6 +52,31 @@ pub enum ArtifactError {
     /// The content is not an image manifest.
     #[error("invalid image manifest: {0}")]
     Manifest(#[from] ManifestError),
+    /// The registry of the vendor did not send the artifact.
+    #[error(transparent)]
+    Vendor(#[from] RegistryError),
+}
+
+impl ArtifactError {
+    /// Returns the problem for a runner, if the registry of the vendor is the cause.
+    pub fn vendor_problem(&self) -> Option<Problem> {
+        match self {
+            ArtifactError::Vendor(error) => Some(vendor::problem(error)),
+            ArtifactError::Layout(_)
+            | ArtifactError::Io { .. }
+            | ArtifactError::BodyEnded(_)
+            | ArtifactError::Manifest(_) => None,
+        }
+    }
+}
+
+/// Bytes of a blob, from an offset.
+pub struct FoundBlob {
+    /// Bytes of the whole blob.
+    pub length: u64,
+    /// Offset of the first byte of the body.
+    pub from: u64,
+    pub body: Body,
 }
 
 /// Deletes uploads without a write for [`ABANDONED_AFTER`]. Another server that shares the
@@ -64,13 +101,19 @@ fn delete_abandoned(uploads: &Path) -> Result<(), ArtifactError> {
 }
 
 impl Registry {
-    /// Opens the registry in the data directory and deletes abandoned uploads.
+    /// Opens the registry in the data directory and deletes abandoned uploads. Artifacts that the
+    /// directory does not have are read from the registry of the vendor.
     ///
     /// # Errors
-    /// A file operation failed.
-    pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
+    /// A file operation failed, or the address of the vendor's registry is invalid.
+    pub fn open(
+        data: &Path,
+        max_blob_bytes: u64,
+        vendor: Option<Location>,
+    ) -> Result<Registry, ArtifactError> {
         let (directory, index) = (data.join("registry"), Arc::default());
-        let registry = Registry { directory, max_blob_bytes, index };
+        let vendor = vendor.map(VendorRegistry::new).transpose()?.map(Arc::new);
+        let registry = Registry { directory, max_blob_bytes, index, vendor };
         let uploads = registry.uploads();
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
         delete_abandoned(&uploads)?;
@@ -85,6 +128,12 @@ impl Registry {
         self.directory.join(".uploads")
     }
 
+    /// Returns the registry of the vendor, if it can have this artifact and the layout does not.
+    fn vendor(&self, repository: &Repository, digest: &Digest) -> Option<&Arc<VendorRegistry>> {
+        let vendor = self.vendor.as_ref().filter(|_| !repository.is_plugin())?;
+        (!self.layout(repository).has(digest)).then_some(vendor)
+    }
+
     fn layout(&self, repository: &Repository) -> Layout {
         Layout::new(self.directory.join(repository.path())).with_drafts(self.uploads())
     }
@@ -95,23 +144,42 @@ impl Registry {
         found.ok().map(|found| found.len())
     }
 
-    /// Opens a blob. Returns the file and its length, or `None` if it does not exist.
+    /// Reads a blob from an offset if the offset is within the blob, otherwise from the beginning.
+    /// `size` is the size that its manifest states; a manifest or an index has none. Returns `None`
+    /// if the blob does not exist.
     ///
     /// # Errors
-    /// A file operation failed for another reason.
+    /// A file operation failed for another reason, or the registry of the vendor failed.
     pub async fn read(
         &self,
         repository: &Repository,
         digest: &Digest,
-    ) -> Result<Option<(tokio::fs::File, u64)>, ArtifactError> {
+        (size, from): (Option<u64>, u64),
+    ) -> Result<Option<FoundBlob>, ArtifactError> {
+        let within = |length: u64| if from < length { from } else { 0 };
+        if let Some(vendor) = self.vendor(repository, digest) {
+            let Some(length) = size else {
+                let bytes = vendor.document(repository, digest).await?.bytes.clone();
+                let length = bytes.len() as u64;
+                return Ok(Some(FoundBlob { length, from: 0, body: Body::from(bytes) }));
+            };
+            let media_type = "application/octet-stream".into();
+            let blob = Blob { media_type, digest: digest.clone(), size: length };
+            let body = vendor.blob(repository, blob, within(length)).await?;
+            let body = Body::from_stream(body);
+            return Ok(Some(FoundBlob { length, from: within(length), body }));
+        }
         let path = self.layout(repository).path(digest);
-        let file = match tokio::fs::File::open(&path).await {
+        let mut file = match tokio::fs::File::open(&path).await {
             Ok(file) => file,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(at(&path)(why)),
         };
         let length = file.metadata().await.map_err(at(&path))?.len();
-        Ok(Some((file, length)))
+        let from = within(length);
+        file.seek(SeekFrom::Start(from)).await.map_err(at(&path))?;
+        let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
+        Ok(Some(FoundBlob { length, from, body }))
     }
 
     /// Reads an image manifest of the repository. Returns `None` if it does not exist.
@@ -131,12 +199,16 @@ impl Registry {
     /// Reads an image manifest or an image index. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// A file operation failed, or the content is corrupt or neither of them.
+    /// A file operation failed, the content is corrupt or neither of them, or the registry of the
+    /// vendor failed.
     pub async fn document(
         &self,
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Option<Document>, ArtifactError> {
+        if let Some(vendor) = self.vendor(repository, digest) {
+            return Ok(Some(vendor.document(repository, digest).await?.document.clone()));
+        }
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.document(&digest)).transpose())
             .await
@@ -152,6 +224,9 @@ impl Registry {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Option<u64>, ArtifactError> {
+        if let Some(vendor) = self.vendor(repository, digest) {
+            return Ok(Some(vendor.artifact_size(repository, digest).await?));
+        }
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.artifact_size(&digest)).transpose())
             .await
@@ -266,7 +341,7 @@ mod tests {
     #[test]
     fn a_start_deletes_only_uploads_that_no_server_writes() {
         let data = tempfile::tempdir().unwrap();
-        let open = || Registry::open(data.path(), 1).unwrap();
+        let open = || Registry::open(data.path(), 1, None).unwrap();
         let uploads = open().uploads();
         let (active, abandoned) = (uploads.join(".tmpA"), uploads.join(".tmpB"));
         fs::write(&active, "").unwrap();

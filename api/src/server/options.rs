@@ -42,6 +42,8 @@ pub struct Options {
     /// Maximum number of unauthenticated connections per address on each listener. `None` means a
     /// sixteenth of all connections, but at least 16.
     pub address_connections: Option<usize>,
+    /// Registry of the vendor, to which builds push. `None` means the data directory.
+    pub registry: Option<oci_registry::Location>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.
@@ -89,6 +91,7 @@ impl Options {
             tls_for: TlsFor::Both,
             behind_proxy: false,
             address_connections: None,
+            registry: None,
             max_blob_bytes: 1 << 20,
             webhooks_reach: Reachable::All,
             uploads: Default::default(),
@@ -151,6 +154,7 @@ impl Options {
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
             runner_ca: self.runner_tls().and_then(listen::private_root),
             plugin_publisher: OnceLock::new(),
+            registry: self.registry.clone(),
             max_blob_bytes: self.max_blob_bytes,
             webhooks_reach: self.webhooks_reach,
             uploads: self.uploads,

@@ -126,7 +126,8 @@ pub(crate) struct Run {
     pub(crate) registry_mirror: Vec<(String, Mirror)>,
     /// Registry that the clusters of this install pull images from: oci://HOST/PREFIX, `sandbox`
     /// (the registry that the sandbox returns, if there is one), or `none` (images stay on this
-    /// host). The runner records it [default: the recorded one, else `sandbox`]
+    /// host). With `--mode build`: the registry of the vendor, to which builds push if the server
+    /// names the same one. The runner records it [default: the recorded one, else `sandbox`]
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
     /// Maximum number of concurrent jobs

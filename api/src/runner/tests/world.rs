@@ -145,7 +145,7 @@ impl World {
             responses,
             logs: LogStore::new(pool.clone()),
             state_uploads: Default::default(),
-            registry: Registry::open(data.path(), 1 << 20).unwrap(),
+            registry: Registry::open(data.path(), 1 << 20, None).unwrap(),
             manifests: Manifests::default(),
             config: Config {
                 data: data.path().into(),
@@ -155,6 +155,7 @@ impl World {
                 runner_ca: None,
                 plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
+                registry: None,
                 webhooks_reach: crate::webhooks::Reachable::All,
                 uploads: Default::default(),
                 // One state of the maximum size, and small ones.

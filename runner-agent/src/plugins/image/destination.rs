@@ -8,6 +8,7 @@ use domain::{
     image::{ImageReference, is_host, is_tag},
 };
 use oci_layout::Layout;
+use oci_registry::{Endpoint, Location, Target, Tree};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
@@ -16,7 +17,7 @@ use super::super::{
     plugin::{Halt, IoContext, Operation, Outputs, Work},
     work::private_dir,
 };
-use crate::images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry};
+use crate::{host, images::RegistryChoice};
 
 /// Longest part of an upstream tag in a tag of the install, in bytes.
 const MAX_TAG: usize = 100;
@@ -70,7 +71,7 @@ impl Destination {
         }
         match named {
             Some(SandboxRegistry::Prefix(prefix)) => {
-                let registry = parse_registry(&format!("oci://{prefix}")).map_err(refused)?;
+                let registry: Location = format!("oci://{prefix}").parse().map_err(refused)?;
                 Ok(Self::in_registry(&registry, work.name, tag(work)).map_err(refused)?)
             }
             Some(SandboxRegistry::Repository(repository)) => {
@@ -84,11 +85,7 @@ impl Destination {
         }
     }
 
-    fn in_registry(
-        registry: &InstallRegistry,
-        component: &str,
-        tag: String,
-    ) -> Result<Self, String> {
+    fn in_registry(registry: &Location, component: &str, tag: String) -> Result<Self, String> {
         let name = registry.name(component)?;
         Ok(Destination::Registry { host: registry.host.clone(), name, tag })
     }
@@ -138,14 +135,15 @@ impl Destination {
     ) -> Result<Target, Halt> {
         Ok(match self {
             Destination::Registry { host, name, tag } => {
-                let endpoint = Endpoint::of_host(host).map_err(super::registry_error)?;
-                let endpoint = super::logged_in(endpoint, work, sink).await?;
+                let endpoint =
+                    Endpoint::of_host(host).map_err(super::super::transfer::registry_error)?;
+                let endpoint = super::super::transfer::logged_in(endpoint, work, sink).await?;
                 let (endpoint, tag) = (Arc::new(endpoint), Some(tag.clone()));
                 Target::Registry { endpoint, name: name.clone(), tag, known }
             }
             Destination::Layout { repository } => {
                 let layout = Layout::new(&work.job.artifacts_dir);
-                Target::Layout { layout, repository: repository.clone() }
+                Target::Layout { layout, repository: repository.clone(), now: host::system_time() }
             }
         })
     }

@@ -352,6 +352,7 @@ impl TestRunner {
                 token: "none".into(),
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
+                observer: None,
             },
             images: Default::default(),
             job: manifest.job,

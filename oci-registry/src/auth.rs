@@ -25,26 +25,26 @@ const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
 /// Repositories that a request accesses, as a token server names them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Scope(Vec<String>);
+pub(crate) struct Scope(Vec<String>);
 
 impl Scope {
-    pub(super) fn pull(name: &str) -> Scope {
+    pub(crate) fn pull(name: &str) -> Scope {
         Scope(vec![format!("repository:{name}:pull")])
     }
 
-    pub(super) fn push(name: &str) -> Scope {
+    pub(crate) fn push(name: &str) -> Scope {
         Scope(vec![format!("repository:{name}:pull,push")])
     }
 
     /// Adds a repository to mount blobs from.
-    pub(super) fn and_pull(mut self, name: &str) -> Scope {
+    pub(crate) fn and_pull(mut self, name: &str) -> Scope {
         self.0.push(format!("repository:{name}:pull"));
         self
     }
 }
 
 /// Credentials of one registry.
-pub(super) enum Auth {
+pub(crate) enum Auth {
     /// Token of the job, for the server's registry.
     Job(HeaderValue),
     /// Headers by scope, as the registry requested them.
@@ -52,7 +52,7 @@ pub(super) enum Auth {
 }
 
 impl Auth {
-    pub(super) fn header(&self, scope: &Scope) -> Option<HeaderValue> {
+    pub(crate) fn header(&self, scope: &Scope) -> Option<HeaderValue> {
         match self {
             Auth::Job(token) => Some(token.clone()),
             Auth::Challenge(known) => {
@@ -72,7 +72,7 @@ impl Auth {
     }
 
     /// Obtains the header that a response with status 401 requires. Returns false if there is none.
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
         http: &reqwest::Client,
         (host, login): (&str, &Option<(String, Zeroizing<String>)>),
@@ -115,7 +115,7 @@ impl Auth {
 
 /// Returns the credential for a registry, if Docker's config.json has one. A credential helper can
 /// wait for the network, so it runs on a blocking thread.
-pub(super) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
+pub(crate) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
     let key = if host == DOCKER_HUB { DOCKER_HUB_KEY } else { host }.to_owned();
     let found = timeout(TIMEOUT, tokio::task::spawn_blocking(move || get_credential(&key))).await;
     let failed = |why: String| RegistryError::Credentials { host: host.to_owned(), why };
@@ -227,7 +227,7 @@ impl TokenRequest<'_> {
         let parameters: Vec<_> = service.chain(scopes).collect();
         let request = match credential {
             Some(DockerCredential::IdentityToken(token)) => {
-                let grant = [("grant_type", "refresh_token"), ("client_id", "stead-runner")];
+                let grant = [("grant_type", "refresh_token"), ("client_id", "stead")];
                 let own = [("refresh_token", token.as_str())];
                 let form: Vec<_> = parameters.iter().copied().chain(grant).chain(own).collect();
                 http.post(url).form(&form)
@@ -245,7 +245,7 @@ impl TokenRequest<'_> {
         let unreachable = |why: String| RegistryError::Unreachable { host: host.to_owned(), why };
         let mut response = match timeout(TIMEOUT, request.send()).await {
             Ok(sent) => sent.map_err(|error| {
-                unreachable(format!("its token server: {}", super::endpoint::reason(&error)))
+                unreachable(format!("its token server: {}", super::response::reason(&error)))
             })?,
             Err(_) => return Err(unreachable("its token server does not respond".into())),
         };
@@ -254,7 +254,7 @@ impl TokenRequest<'_> {
             let what = self.scope.0.join(" ");
             return Err(RegistryError::Denied { host: host.to_owned(), what, detail });
         }
-        let body = super::endpoint::body(&mut response, MAX_TOKEN_RESPONSE, TIMEOUT).await;
+        let body = super::response::body(&mut response, MAX_TOKEN_RESPONSE, TIMEOUT).await;
         let body = body.map_err(|why| unreachable(format!("its token server: {why}")))?;
         let parsed: Option<TokenResponse> = serde_json::from_slice(&body).ok();
         let token = parsed.and_then(|parsed| parsed.token.or(parsed.access_token));

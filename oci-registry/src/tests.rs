@@ -37,7 +37,7 @@ async fn error_of(fake: &Fake, tag: &str) -> String {
 }
 
 async fn copied(from: &Fake, to: &Fake, tree: &Tree) -> Result<Progress, RegistryError> {
-    let source = Source { endpoint: endpoint(from).into(), name: "x".into() };
+    let source = Source::Registry { endpoint: endpoint(from).into(), name: "x".into() };
     let target = Target::Registry {
         endpoint: endpoint(to).into(),
         name: "x".into(),
@@ -102,8 +102,9 @@ async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
     let known = layout.put(&layers()[0]).unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(7200);
     layout.touch(&known, long_ago);
-    let target = Target::Layout { layout: layout.clone(), repository: "a/x".into() };
-    let source = Source { endpoint: endpoint(&from).into(), name: "x".into() };
+    let target =
+        Target::Layout { layout: layout.clone(), repository: "a/x".into(), now: SystemTime::now() };
+    let source = Source::Registry { endpoint: endpoint(&from).into(), name: "x".into() };
     copy(&source, &target, &tree, &Default::default()).await.unwrap();
     assert!(layout.complete(&tree.digest));
     let used = std::fs::metadata(layout.path(&known)).unwrap().modified().unwrap();
@@ -114,9 +115,7 @@ async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
 async fn lasting_failures_end_with_their_cause() {
     let from = Fake::start();
     from.image("1", &[]);
-    for (status, expected) in
-        [(429, "--registry-mirror"), (500, "status 500"), (403, "docker login")]
-    {
+    for (status, expected) in [(429, "log in"), (500, "status 500"), (403, "docker login")] {
         from.set(|state| state.failures = vec![status; 100].into());
         let error = error_of(&from, "1").await;
         assert!(error.contains(expected), "{error}");
@@ -197,7 +196,7 @@ async fn a_redirect_to_another_host_gets_no_credential() {
     let reference = reference(&from, "1");
     let (_, tree) = resolve(&registry, "x", &reference, &platforms).await.unwrap();
     from.set(|state| state.redirect = Some(format!("http://{}/v2/x/blobs", storage.host)));
-    let source = Source { endpoint: registry.into(), name: "x".into() };
+    let source = Source::Registry { endpoint: registry.into(), name: "x".into() };
     let target = Target::Registry {
         endpoint: endpoint(&to).into(),
         name: "x".into(),

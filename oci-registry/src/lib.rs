@@ -1,0 +1,38 @@
+//! Client of OCI registries: reads artifacts from registries, and copies them by digest.
+//!
+//! ```text
+//! Endpoint ──resolve or fetch──▶ Tree ──copy──▶ Endpoint or Layout
+//! Layout   ─────────────────────────────copy──▶ Endpoint
+//! ```
+//!
+//! A tree has the manifests of the needed platforms, and the blobs that they name. A copy sends each
+//! blob once, four at a time. It resumes a broken download at its offset, and a broken upload where the
+//! registry allows it. The client verifies every digest. Registries get credentials only on their own
+//! origin, never after a redirect to another one.
+
+mod auth;
+mod blob;
+mod copy;
+mod document;
+mod endpoint;
+mod error;
+mod location;
+mod reader;
+mod response;
+mod retry;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod upload;
+
+pub use self::{
+    blob::BlobReader,
+    copy::{Progress, Source, Target, copy},
+    document::Received,
+    endpoint::Endpoint,
+    error::RegistryError,
+    location::Location,
+    response::problem_text,
+    retry::Observer,
+    tree::{Tree, TreeDocument, fetch, resolve},
+};
