@@ -1,6 +1,6 @@
 //! Artifact in the format of its own type: an OCI image whose contents a plugin wrote to files.
 
-use std::io::Read;
+use std::io::{BufReader, Read};
 
 use domain::{digest::Digest, image::is_tag};
 use oci_layout::{
@@ -8,6 +8,7 @@ use oci_layout::{
     image::{ImageManifestBuilder, MediaType, SCHEMA_VERSION},
 };
 use schemas::plugin::{BuiltBlob, BuiltImage};
+use serde_json::Value;
 
 use super::{
     contract::{PluginError, Sink},
@@ -53,11 +54,11 @@ pub(crate) async fn push(
 
 /// Returns the tag by which Helm finds a chart in a registry: its version. `None` for other types.
 fn chart_tag(layout: &Layout, config: &Blob) -> Option<String> {
-    if config.media_type.as_ref() != CHART_CONFIG {
+    if config.media_type.to_string() != CHART_CONFIG {
         return None;
     }
-    let chart: serde_json::Value =
-        serde_json::from_reader(layout.verified(&config.digest).ok()?).ok()?;
+    let file = BufReader::new(layout.verified(&config.digest).ok()?);
+    let chart: Value = serde_json::from_reader(file).ok()?;
     let tag = chart["version"].as_str()?.replace('+', "_");
     is_tag(&tag).then_some(tag)
 }
