@@ -4,7 +4,8 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 use tests::{
-    Registry, Runner, Server, finish, notes_files, notes_files_v2, program, succeeded, until,
+    Registry, Runner, Server, finish, helm_app, helm_or_skip, notes_files, notes_files_v2, program,
+    server_with_plugin, succeeded, until,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -181,4 +182,22 @@ fn a_build_runner_pushes_only_to_the_registry_of_its_own_option() {
     let _runner = install_at(&server, &second, "acme");
     succeeded(&server, "acme");
     assert!(!second.data().join("registry/notes-files").exists());
+}
+
+#[test]
+fn a_chart_is_found_by_its_version() {
+    let Some(helm) = helm_or_skip() else { return };
+    let Some(registry) = Registry::start_or_skip() else { return };
+    let path = format!("{}:{}", helm.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let location = location(&registry);
+    let environment = [("PATH", path.as_str()), ("STEAD_REGISTRY", location.as_str())];
+    let (server, _key) = server_with_plugin("helm_chart", &environment);
+    server.cli_json(&["apps", "sync", helm_app(server.dir()).to_str().unwrap(), "--wait"]);
+    let builds = server.cli_json(&["builds", "list", "--app", "helm"]);
+    let builds = builds.as_array().unwrap();
+    let web = builds.iter().find(|build| build["component_name"] == "web").unwrap();
+    let digest = web["artifact"]["digest"].as_str().unwrap();
+    let chart = registry.manifest("vendor/helm/web", "1.0.0").unwrap();
+    assert_eq!(chart["config"]["mediaType"], "application/vnd.cncf.helm.config.v1+json");
+    assert_eq!(Some(chart), registry.manifest("vendor/helm/web", digest));
 }

@@ -18,7 +18,7 @@ use crate::{artifacts, images::RegistryChoice};
 /// Interval of the lines about the progress of a copy.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Number of digits of a digest in a tag.
-const TAG_DIGITS: usize = 12;
+pub(super) const TAG_DIGITS: usize = 12;
 
 /// Registry that a build pushes its artifact to.
 pub(super) enum BuildRegistry {
@@ -75,14 +75,17 @@ impl BuildRegistry {
                 let endpoint = endpoint.without_limit().with_observer(observer);
                 let line = format!("pushing to {}/{name}", location.host);
                 sink.line(Stream::Runner, line.as_bytes());
-                let digits = artifact.to_string();
-                let digits: String =
-                    digits.trim_start_matches("sha256:").chars().take(TAG_DIGITS).collect();
-                (Arc::new(endpoint), name, Some(format!("build-{digits}")))
+                (Arc::new(endpoint), name, Some(format!("build-{}", digits(artifact))))
             }
         };
         Ok(Target::Registry { endpoint, name, tag, known: Arc::default() })
     }
+}
+
+/// Returns the digits of a digest for a tag.
+pub(super) fn digits(digest: &Digest) -> String {
+    let text = digest.to_string();
+    text.trim_start_matches("sha256:").chars().take(TAG_DIGITS).collect()
 }
 
 /// Pushes an artifact whose layers are in the layout. `tag` is another tag in a registry of the

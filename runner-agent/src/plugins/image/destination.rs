@@ -15,6 +15,7 @@ use serde_json::{Map, json};
 use super::super::{
     contract::{PluginError, Sink},
     plugin::{Halt, IoContext, Operation, Outputs, Work},
+    transfer::{TAG_DIGITS, digits, logged_in, registry_error},
     work::private_dir,
 };
 use crate::{host, images::RegistryChoice};
@@ -23,8 +24,6 @@ use crate::{host, images::RegistryChoice};
 const MAX_TAG: usize = 100;
 /// Name of the sandbox among the components of an install.
 const SANDBOX: &str = "sandbox";
-/// Number of digits of a digest in a tag.
-const TAG_DIGITS: usize = 12;
 
 /// Registry of the install, or the layout of the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,9 +134,8 @@ impl Destination {
     ) -> Result<Target, Halt> {
         Ok(match self {
             Destination::Registry { host, name, tag } => {
-                let endpoint =
-                    Endpoint::of_host(host).map_err(super::super::transfer::registry_error)?;
-                let endpoint = super::super::transfer::logged_in(endpoint, work, sink).await?;
+                let endpoint = Endpoint::of_host(host).map_err(registry_error)?;
+                let endpoint = logged_in(endpoint, work, sink).await?;
                 let (endpoint, tag) = (Arc::new(endpoint), Some(tag.clone()));
                 Target::Registry { endpoint, name: name.clone(), tag, known }
             }
@@ -233,11 +231,6 @@ fn tag(work: &Work<'_>) -> String {
         Some(tag) => format!("{}-{digest}", shortened(&tag, MAX_TAG)),
         None => digest,
     }
-}
-
-fn digits(digest: &Digest) -> String {
-    let text = digest.to_string();
-    text.trim_start_matches("sha256:").chars().take(TAG_DIGITS).collect()
 }
 
 /// Returns a valid tag of at most this length. Keeps the end of the text.
