@@ -9,7 +9,7 @@ pub enum RegistryError {
     #[error("cannot reach the registry {host}: {why}; check its name and the network of this host")]
     Unreachable { host: String, why: String },
     #[error(
-        "cannot read {what} from {host}: it does not exist, or the registry does not show it without other credentials; correct the reference, or run `docker login {host}`"
+        "cannot read {what} from {host}: it does not exist, or the registry does not show it without other credentials; correct the reference, or log in: docker login {host}"
     )]
     Missing { host: String, what: String },
     #[error(

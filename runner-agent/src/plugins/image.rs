@@ -125,7 +125,7 @@ async fn resolved(
             | RegistryError::Status { status: 429, .. }),
         ) => {
             let host = reference.host();
-            let hint = format!("{error}; or name a mirror: --registry-mirror {host}=URL");
+            let hint = format!("{error}, or name a mirror: --registry-mirror {host}=URL");
             Err(PluginError::ArtifactUnavailable(hint).into())
         }
         resolved => resolved.map_err(registry_error),
