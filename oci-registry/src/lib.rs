@@ -10,6 +10,11 @@
 //! registry allows it. The client verifies every digest. Registries get credentials only on their own
 //! origin, never after a redirect to another one.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")
+)]
+
 mod auth;
 mod blob;
 mod copy;

@@ -16,7 +16,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Bytes of a blob in order, from an offset that the receiver can change.
 pub(crate) enum Reader<'s> {
-    Registry(BlobReader<'s>),
+    Registry(Box<BlobReader<'s>>),
     Layout(FileReader),
 }
 
@@ -33,7 +33,7 @@ impl<'s> Reader<'s> {
     pub(crate) async fn open(source: &'s Source, blob: &'s Blob) -> Result<Self, RegistryError> {
         match source {
             Source::Registry { endpoint, name } => {
-                Ok(Reader::Registry(BlobReader::new(endpoint, name, blob)))
+                Ok(Reader::Registry(Box::new(BlobReader::new(endpoint, name, blob))))
             }
             Source::Layout(layout) => FileReader::open(layout, blob).await.map(Reader::Layout),
         }

@@ -131,16 +131,17 @@ impl VendorRegistry {
         from: u64,
         permit: OwnedSemaphorePermit,
     ) -> impl Stream<Item = Result<Bytes, RegistryError>> + Send {
+        let registry = self;
         async_stream::try_stream! {
             let _permit = permit;
-            let mut reader = BlobReader::new(&self.endpoint, &name, &blob);
+            let mut reader = BlobReader::new(&registry.endpoint, &name, &blob);
             reader.seek(from);
             let mut last: Option<Bytes> = None;
             loop {
                 let next = reader.next().await;
                 if let Err(RegistryError::WrongDigest { digest, .. }) = &next {
-                    warn!(%digest, registry = %self.location, "Blob in the registry has another digest");
-                    self.record_damaged(digest);
+                    warn!(%digest, registry = %registry.location, "Blob in the registry has another digest");
+                    registry.record_damaged(digest);
                 }
                 let Some(chunk) = next? else { break };
                 if let Some(earlier) = last.replace(chunk) {

@@ -109,8 +109,10 @@ pub(super) async fn push(
             let mut target = registry.target(work, repository, &tree.digest, sink).await?;
             let source = Source::Layout(layout.clone());
             transfer(work, &source, &target, &tree, sink).await?;
-            if let (Some(other), Target::Registry { tag, .. }) = (tag, &mut target) {
-                *tag = Some(other);
+            if let Some(other) = tag {
+                if let Target::Registry { tag, .. } = &mut target {
+                    *tag = Some(other);
+                }
                 let progress = Arc::default();
                 or_cancelled(work, copy(&source, &target, &tree, &progress)).await?;
             }
