@@ -67,6 +67,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("install-keys", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("app-config", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("oci-layout", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("oci-registry", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("runner-agent", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
