@@ -223,8 +223,14 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     finish(&server, "acme");
     assert_eq!(outputs(&server, "store")["password"], store["password"]);
 
-    // The customer sets the optional input. The vendor cannot replace it.
+    // The customer sets the optional input. A run in progress continues without it. The vendor
+    // cannot replace it.
+    set(&server, "api_token", NEXT_TOKEN);
     set_by_customer(&runner, "license", LICENSE);
+    until("the rejection", TIMEOUT, || server.log().contains("Cannot record a value"));
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert_eq!(outputs(&server, "store")["license_sha256"], sha256("none"));
     until("the input of the customer", TIMEOUT, || {
         let inputs = &ok(&server, &["installs", "show", "acme"])["inputs"];
         inputs["license"].as_str().is_some_and(|text| text.starts_with("encrypted:val_"))
