@@ -115,6 +115,19 @@ impl Cgroup {
     }
 }
 
+/// Returns whether a job on this host would get a control group.
+pub(crate) fn is_writable() -> bool {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    let parents = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+    let group = parents
+        .iter()
+        .find_map(|parent| Cgroup::create(parent, &format!("{PREFIX}doctor-{}", ids::new_ulid())));
+    group.is_some_and(|group| {
+        group.remove();
+        true
+    })
+}
+
 fn name(dir: &JobDir) -> Option<String> {
     Some(format!("{PREFIX}{}", dir.root().file_name()?.to_str()?))
 }

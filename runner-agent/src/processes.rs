@@ -113,6 +113,35 @@ pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<RunningProcess>> {
     RunningProcess::with_descendants(&leader.session_members(&all), &all)
 }
 
+/// Returns the resident memory of these processes together. Shared pages count for each.
+pub(crate) fn resident_bytes(of: &[RunningProcess]) -> u64 {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
+    let pages = |process: &RunningProcess| {
+        let text = fs::read_to_string(format!("/proc/{}/statm", process.pid())).ok()?;
+        text.split(' ').nth(1)?.parse::<u64>().ok()
+    };
+    of.iter().filter_map(pages).sum::<u64>() * page
+}
+
+/// Returns whether a process is the first one of a pid namespace inside this one.
+pub(crate) fn is_first_of_namespace(pid: u32) -> bool {
+    inner_pid(pid) == Some(1)
+}
+
+/// Returns whether a process is the program of a sandbox, or becomes that program: bubblewrap starts
+/// it first.
+pub(crate) fn is_program_of_sandbox(process: &Process) -> bool {
+    inner_pid(process.pid) == Some(2)
+}
+
+/// Returns the pid of a process in its own pid namespace, if that is inside this one.
+fn inner_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().skip(1).last()?.parse().ok()
+}
+
 /// Returns the running processes with these pids, and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<RunningProcess>> {
     if pids.is_empty() {

@@ -16,13 +16,14 @@ pub mod order;
 pub mod recorder;
 pub mod redact;
 pub mod redact_socket;
+mod sandbox;
 mod tail;
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
-    net::{Ipv4Addr, TcpListener},
+    net::TcpListener,
     sync::Arc,
     time::Duration,
 };
@@ -39,7 +40,7 @@ use zeroize::Zeroizing;
 
 use self::{
     limits::Watch,
-    order::{ShimOrder, StopCause},
+    order::{JobLimits, ShimOrder, StopCause},
     recorder::Recorder,
 };
 use crate::{
@@ -47,6 +48,7 @@ use crate::{
     client::Client,
     data::{Data, JobDir},
     host::Process,
+    isolation::JobNetwork,
     journal::{Journal, JournalEvent},
     plugins::{self, JobContext, PluginError, Registry, Rules},
     policy::{Policy, publishers},
@@ -103,7 +105,9 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         }
     };
     let cgroup = Cgroup::enter(&dir);
-    let started = recorder.writer().report(ReportBody::Started {});
+    let choice = order.as_ref().map(|order| order.isolation.clone()).unwrap_or_default();
+    let kind = parsed.as_ref().and_then(|parsed| Some(parsed.as_ref().ok()?.kind));
+    let started = sandbox::report(&recorder, execution, &choice, kind);
     let last = match (started, &order, parsed) {
         (Err(error), _, _) => {
             Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
@@ -140,7 +144,9 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     if may_remove_work(data, execution) {
         let _best_effort = fs::remove_dir_all(dir.work());
     }
-    let _best_effort = fs::remove_dir_all(dir.scratch());
+    for temporary in [dir.scratch(), dir.own_tmp()] {
+        let _best_effort = fs::remove_dir_all(temporary);
+    }
     redact_socket::remove(&dir);
     if let Some(cgroup) = &cgroup {
         cgroup.remove();
@@ -169,6 +175,9 @@ async fn work(
     recorder: &Recorder,
     cgroup: Option<&Cgroup>,
 ) -> anyhow::Result<Finished> {
+    let memory_bytes = [order.limits.memory_bytes, manifest.limits.memory_bytes];
+    let memory_bytes = memory_bytes.into_iter().flatten().min();
+    let limits = JobLimits { memory_bytes, ..order.limits };
     let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
     let mut watch = Watch::new(
         dir.clone(),
@@ -176,8 +185,18 @@ async fn work(
         order.deadline_uptime_ms,
         (Duration::from_millis(grace), Duration::from_millis(order.max_grace_ms)),
         silence.map(Duration::from_millis),
+        limits,
     );
-    let context = context(data, dir, order, &manifest, recorder, &watch).await?;
+    let execution = recorder.writer().execution;
+    let network = sandbox::network(dir, &order.isolation, manifest.kind, execution).await?;
+    let context = context(data, dir, order, &manifest, recorder, (&watch, &network)).await;
+    let context = match context {
+        Ok(context) => context,
+        Err(error) => {
+            network.stop().await;
+            return Err(error);
+        }
+    };
     // An earlier cancel must take effect before the plugin starts.
     watch.check();
     let mut sink = recorder.clone();
@@ -193,6 +212,7 @@ async fn work(
         }
     };
     plugin.abort();
+    network.stop().await;
     let last = match ended {
         Some(Ok(ended)) => result_report(ended, watch.cause, recorder),
         Some(Err(_)) => failure_report(FailureReason::PluginFailed, "the plugin panicked".into()),
@@ -209,7 +229,7 @@ async fn context(
     order: &ShimOrder,
     manifest: &Manifest,
     recorder: &Recorder,
-    watch: &Watch,
+    (watch, network): (&Watch, &JobNetwork),
 ) -> anyhow::Result<JobContext> {
     let (job, execution) = {
         let writer = recorder.writer();
@@ -223,17 +243,19 @@ async fn context(
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
     let (known_state, known_states) = known_states(data, order, manifest)?;
+    let env = environment(data, dir, order, recorder, (job, execution)).await?;
+    let sandbox = sandbox::of_job(data, dir, order, manifest, &env, network)?;
     Ok(JobContext {
         work_dir: dir.work(),
         state_dir: data.path("state"),
         artifacts_dir: data.path("artifacts"),
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
-        env: environment(data, dir, order, recorder, (job, execution)).await?,
+        env,
         git_env: order.git_env.clone(),
         kubeconfig_allows: order.kubeconfig_allows.clone(),
         background: Arc::new(recorder.clone()),
-        wrapper: limits::wrapper(&manifest.limits),
+        sandbox,
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         images: order.images.clone(),
@@ -243,15 +265,15 @@ async fn context(
         known_state,
         known_states,
         state: order.state.clone(),
-        state_port: state_port(order).context("cannot listen on a port for the state")?,
+        state_port: state_port(order, network).context("cannot listen on a port for the state")?,
         manifest_digest: order.manifest_digest.clone(),
         unfilled_inputs,
     })
 }
 
 /// Returns a free loopback port of the network in which the job's programs run.
-fn state_port(order: &ShimOrder) -> io::Result<Option<Arc<TcpListener>>> {
-    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Arc::new);
+fn state_port(order: &ShimOrder, network: &JobNetwork) -> io::Result<Option<Arc<TcpListener>>> {
+    let listen = |_| network.listen().map(Arc::new);
     order.state.as_ref().map(listen).transpose()
 }
 
@@ -384,6 +406,14 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
         Some(StopCause::NoOutput) => failure_report(
             FailureReason::TimedOut,
             "the job wrote no output for longer than its limit".into(),
+        ),
+        Some(StopCause::Memory) => failure_report(
+            FailureReason::MemoryLimit,
+            "the job used more memory than its limit".into(),
+        ),
+        Some(StopCause::Processes) => failure_report(
+            FailureReason::ProcessLimit,
+            "the job started more processes than its limit".into(),
         ),
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,

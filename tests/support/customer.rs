@@ -16,6 +16,7 @@ pub struct Customer {
     environment: Vec<(String, String)>,
     outputs: Vec<String>,
     server: String,
+    policy: String,
 }
 
 impl Customer {
@@ -33,6 +34,8 @@ impl Customer {
             environment: vec![],
             outputs: ["account=acct-1", "region=eu-1"].map(String::from).into(),
             server: server.runner().to_string(),
+            // Most tests use services on the loopback interface, and tools in hidden directories.
+            policy: "isolation = \"process\"\n".into(),
         };
         customer.with(&["--slots", "4"]).pass("STEAD_LEDGER", &ledger)
     }
@@ -76,6 +79,18 @@ impl Customer {
         self.with(&["--pass-env", name]).env(name, value)
     }
 
+    /// Sets the rules of the customer's policy.
+    pub fn policy(mut self, rules: &str) -> Customer {
+        self.policy = rules.into();
+        self
+    }
+
+    /// Runs the jobs in a sandbox, which shows the ledger.
+    pub fn in_sandbox(self) -> Customer {
+        let rules = format!("isolation = \"sandbox\"\nsandbox_write = [{:?}]\n", self.dir);
+        self.policy(&rules)
+    }
+
     /// Sets another server URL, such as a proxy.
     pub fn calls(mut self, url: &str) -> Customer {
         self.server = url.into();
@@ -84,22 +99,29 @@ impl Customer {
 
     /// Writes the token and starts the runner.
     pub fn start(self, server: &Server, token: &str) -> Runner {
-        let Customer { dir, program, before, arguments, environment, outputs, server: url } = self;
+        let Customer { dir, program, before, arguments, environment, outputs, .. } = &self;
+        let (url, has_policy) =
+            (&self.server, arguments.iter().any(|word| word.contains("policy")));
+        let policy = dir.join("policy.toml");
+        fs::write(&policy, format!("version = 1\n{}", self.policy)).unwrap();
         let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
         fs::write(&token_file, token).unwrap();
-        let mut launch = Launch::new(&program, dir.join("runner.log"));
-        launch.through(&before);
+        let mut launch = Launch::new(program, dir.join("runner.log"));
+        launch.through(before);
         launch.with(["--data", data.to_str().unwrap()]);
-        launch.with(&arguments);
-        for (name, value) in &environment {
+        launch.with(arguments);
+        for (name, value) in environment {
             launch.env(name, value);
         }
         // An enrolled runner needs no server URL.
         let token_file = token_file.to_str().unwrap();
-        let mut first = vec!["--mode", "install", "--server", &url];
+        let mut first = vec!["--mode", "install", "--server", url];
+        if !has_policy {
+            first.extend(["--policy", policy.to_str().unwrap()]);
+        }
         first.extend(["--server-key", server.fingerprint(), "--token-file", token_file]);
         first.extend(outputs.iter().flat_map(|output| ["--stack-output", output.as_str()]));
         let child = launch.start(&first);
-        Runner { dir, child, launch }
+        Runner { dir: self.dir, child, launch }
     }
 }

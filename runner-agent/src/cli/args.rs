@@ -1,5 +1,5 @@
 //! Arguments of `stead-runner`.
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
@@ -174,6 +174,15 @@ pub(super) enum Command {
 The vendor encrypts data for this install only after it has pinned this fingerprint. Send it over a channel that the \
 vendor's server does not control: a server could show the vendor other keys.")]
     Fingerprint,
+    /// Check what this host supports: sandboxes, networks of jobs, control groups
+    #[command(after_help = "\
+The command needs no data directory. With the directory of a runner, it also checks the policy and the keys. Exit status \
+1 means that the runner refuses jobs.")]
+    Doctor {
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Output::Table)]
+        output: Output,
+    },
     /// Stop accepting jobs; running jobs continue
     Disable {
         /// Reason; the vendor sees it
@@ -234,6 +243,33 @@ vendor's server does not control: a server could show the vendor other keys.")]
     },
     /// Redact the value on standard input in the job's log; scripts of a job call this
     Redact,
+    /// Hold the network of one job; only the shim starts it
+    #[command(hide = true)]
+    SandboxNetwork,
+    /// Execute a command in the network of a job, with signals blocked; only the shim starts it
+    #[command(hide = true)]
+    SandboxEnter {
+        /// Process that holds the network
+        #[arg(long)]
+        network: Option<u32>,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Execute pasta, which ends with the process that started it; only the shim starts it
+    #[command(hide = true)]
+    SandboxConnect {
+        /// Process that starts it
+        #[arg(long)]
+        parent: u32,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Execute a program of a job, with signals unblocked; only a sandbox starts it
+    #[command(hide = true)]
+    SandboxStart {
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
     /// Run the parent process of one job; only the agent starts it
     #[command(hide = true)]
     Shim {

@@ -1,12 +1,15 @@
 //! Private and durable files: owner, permissions, atomic replacement, and reserved blocks.
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
 };
 
-use nix::{fcntl::OFlag, unistd::geteuid};
+use nix::{
+    fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2},
+    unistd::geteuid,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::ids;
@@ -74,6 +77,21 @@ pub fn append(path: &Path) -> io::Result<File> {
         remove(&draft)?;
     }
     options().append(true).create(true).read(true).open(path)
+}
+
+/// Reads a regular file at a path on which the code of a job may have created links: fails at a
+/// link in any part of the path, and does not wait at a pipe.
+pub fn read_without_links(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let mut file = File::from(openat2(AT_FDCWD, path, how)?);
+    if !file.metadata()?.is_file() {
+        let why = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Creates a file that must not exist, readable by its owner only.
@@ -167,6 +185,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -175,5 +195,21 @@ mod tests {
         fs::create_dir(dir.path().join("x")).unwrap();
         assert!(replace(&dir.path().join("x"), b"y").is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_of_a_job_is_not_read() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(temporary.path()).unwrap();
+        let (own, pipe) = (dir.join("own"), dir.join("pipe"));
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("file"), "text").unwrap();
+        assert_eq!(read_without_links(&own.join("file")).unwrap(), b"text");
+        symlink(own.join("file"), dir.join("to-file")).unwrap();
+        symlink(&own, dir.join("to-dir")).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [dir.join("to-file"), dir.join("to-dir/file"), pipe, own] {
+            read_without_links(&path).unwrap_err();
+        }
     }
 }

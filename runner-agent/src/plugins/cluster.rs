@@ -279,6 +279,11 @@ fn from_kubeconfig(
     parsed.check(&work.job.kubeconfig_allows).map_err(|why| {
         NoAccess::Refused(format!("refused the output `kubeconfig` of {component}: {why}"))
     })?;
+    if let (Some(sandbox), Some(server)) = (&work.job.sandbox, parsed.server())
+        && let Some(why) = sandbox.cannot_reach(server)
+    {
+        return Err(NoAccess::Refused(format!("cannot reach the cluster of {component}: {why}")));
+    }
     let access = ClusterAccess::create(&work.job.work_dir)?;
     write(&access.kubeconfig(), &parsed.text())?;
     Ok(access)

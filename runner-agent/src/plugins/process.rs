@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    os::unix::process::ExitStatusExt as _,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -45,6 +46,17 @@ pub(crate) struct ChildSpec {
     pub stop: Signal,
     /// Time limit, if it is shorter than the job's remaining time.
     pub limit: Option<Duration>,
+    /// Code that the program runs.
+    pub code: Code,
+}
+
+/// Origin of the code of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Code of the job, which runs in the job's sandbox.
+    Job,
+    /// Only code that belongs to the host. It uses the configuration and keys of the runner's user.
+    Host,
 }
 
 /// End of a child that no cancel has stopped.
@@ -79,6 +91,16 @@ impl ChildEnd {
             }
         }
     }
+}
+
+/// Returns the signal that ended a child. bubblewrap exits with 128 and the number of the signal that
+/// ended its program.
+pub(crate) fn signal_of(status: ExitStatus, work: &Work<'_>) -> Option<i32> {
+    let in_sandbox = || {
+        let number = status.code()?.checked_sub(128)?;
+        (work.job.sandbox.is_some() && (1..=64).contains(&number)).then_some(number)
+    };
+    status.signal().or_else(in_sandbox)
 }
 
 /// Process group of a child. Dropping it kills every member.
@@ -122,8 +144,12 @@ impl ProcessGroup {
         self.members().map_or(true, |members| !members.is_empty())
     }
 
+    /// Returns the members, without the first process of a sandbox. It waits for all processes in
+    /// the sandbox, and ignores signals that stop a program.
     fn members(&self) -> std::io::Result<Vec<Process>> {
-        processes::of_group(self.0.as_raw().unsigned_abs())
+        let mut members = processes::of_group(self.0.as_raw().unsigned_abs())?;
+        members.retain(|member| !processes::is_first_of_namespace(member.pid));
+        Ok(members)
     }
 }
 
@@ -158,7 +184,9 @@ pub(crate) async fn spawn(
     }
     let gate = if input == Input::Pipe { GATE } else { GATE_WITHOUT_INPUT };
     let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), gate.into()];
-    words.extend(work.job.wrapper.iter().map(OsString::from));
+    if let Some(sandbox) = work.sandbox(spec) {
+        words.extend(sandbox.words(&spec.program, &spec.dir));
+    }
     words.push(spec.program.clone().into_os_string());
     words.extend(spec.args.iter().cloned());
     let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
@@ -247,7 +275,13 @@ pub(crate) async fn follow(
     let mut signalled = Some(Vec::new());
     let mut check = interval(CHECK_INTERVAL);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let in_sandbox = work.sandbox(spec).is_some();
     while status.is_none() || left_behind || !out.is_done() || !err.is_done() {
+        // The sandbox has not started its program yet, so the program has not received the signal.
+        let starting = in_sandbox
+            && stop_requested
+            && status.is_none()
+            && !signalled.iter().flatten().any(processes::is_program_of_sandbox);
         tokio::select! {
             line = out.next(), if !out.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
@@ -267,11 +301,12 @@ pub(crate) async fn follow(
                     signalled = group.stop_members(spec.stop);
                 }
             }
-            _ = check.tick(), if left_behind => {
+            _ = check.tick(), if left_behind || starting => {
                 // A member that started after the signal has not received it, for example a
                 // provisioner that Terraform was about to start.
-                left_behind = group.stop_new_members(spec.stop, &mut signalled);
-                if !left_behind {
+                let are_left = group.stop_new_members(spec.stop, &mut signalled);
+                if left_behind && !are_left {
+                    left_behind = false;
                     deadline = Instant::now() + DRAIN_TIMEOUT;
                 }
             }
@@ -308,8 +343,9 @@ pub(crate) async fn follow(
             }
         }
     }
-    use std::os::unix::process::ExitStatusExt;
-    match status.map(|status| (status.code(), status.signal())) {
+    let signal = |status| if in_sandbox { signal_of(status, work) } else { status.signal() };
+    match status.map(|status| (status.code().filter(|_| signal(status).is_none()), signal(status)))
+    {
         _ if timed_out && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
         Some((Some(0), _)) => Ok(ChildEnd::Exit(0)),
         _ if stop_requested || forced => Err(Halt::cancelled(forced)),

@@ -1,22 +1,15 @@
-//! Limits of a child: its time, its time without output, and its memory.
+//! Limits of a job: its time, its time without output, its memory and its processes.
 use std::time::{Duration, Instant};
 
-use schemas::manifest::Limits;
-
-use super::order::{CancelOrder, StopCause};
+use super::order::{CancelOrder, JobLimits, StopCause};
 use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Returns the prefix of every command of a job: a shell that limits its virtual memory and then
-/// executes the command.
-pub fn wrapper(limits: &Limits) -> Vec<String> {
-    let Some(bytes) = limits.memory_bytes else { return Vec::new() };
-    let script = format!("ulimit -v {} && exec \"$@\"", bytes / 1024);
-    ["/bin/sh", "-c", &script, "stead-limits"].map(String::from).to_vec()
-}
+/// Grace period of a job that exceeded a limit.
+const LIMIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Watches one execution. Stops it on a cancel request, at its deadline, or after too long without
 /// output.
@@ -29,6 +22,7 @@ pub struct Watch {
     /// Longest grace period that a cancel request can set.
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
+    pub limits: JobLimits,
     /// Cause of the first stop request.
     pub cause: Option<StopCause>,
     pub forced_at: Option<Instant>,
@@ -42,6 +36,7 @@ impl Watch {
         deadline_uptime_ms: u64,
         (grace, max_grace): (Duration, Duration),
         no_output: Option<Duration>,
+        limits: JobLimits,
     ) -> Self {
         let (cancel, now) = (Cancel::default(), Instant::now());
         let (cause, forced_at, synced) = (None, None, now);
@@ -53,6 +48,7 @@ impl Watch {
             grace,
             max_grace,
             no_output,
+            limits,
             cause,
             forced_at,
             synced,
@@ -119,6 +115,9 @@ impl Watch {
                 "the job wrote no output for longer than its limit",
             ));
         }
+        if self.cause.is_none() {
+            self.check_limits();
+        }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
         {
@@ -127,24 +126,27 @@ impl Watch {
         }
     }
 
+    /// Stops the job if its processes exceed a limit together. Without a limit, reads nothing.
+    fn check_limits(&mut self) {
+        let JobLimits { memory_bytes, processes } = self.limits;
+        if memory_bytes.is_none() && processes.is_none() {
+            return;
+        }
+        let Ok(running) = processes::descendants() else { return };
+        let exceeded = if processes.is_some_and(|most| running.len() > most as usize) {
+            Some((StopCause::Processes, "the job started more processes than its limit"))
+        } else if memory_bytes.is_some_and(|most| processes::resident_bytes(&running) > most) {
+            Some((StopCause::Memory, "the job used more memory than its limit"))
+        } else {
+            None
+        };
+        if let Some((cause, reason)) = exceeded {
+            let grace_ms = u64::try_from(LIMIT_GRACE.as_millis()).ok();
+            self.stop(&CancelOrder { grace_ms, ..Self::own_order(cause, reason) });
+        }
+    }
+
     fn own_order(cause: StopCause, reason: &str) -> CancelOrder {
         CancelOrder { reason: reason.into(), grace_ms: None, cause }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_limited_for_the_command_and_its_children() {
-        assert!(wrapper(&Limits { memory_bytes: None, output_bytes: 1 }).is_empty());
-        let limited = wrapper(&Limits { memory_bytes: Some(1 << 30), output_bytes: 1 });
-        let output = std::process::Command::new(&limited[0])
-            .args(&limited[1..])
-            .args(["sh", "-c", "ulimit -v"])
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "1048576");
     }
 }

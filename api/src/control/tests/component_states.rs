@@ -39,7 +39,7 @@ async fn complete_plan_from(app: &App, job: JobId, serial: u64) {
     let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
-        report(1, Report::Started),
+        report(1, Report::Started { isolation: None }),
         report(2, Report::State { state: version(serial) }),
         report(3, Report::Plan(plan)),
         report(

@@ -130,6 +130,11 @@ impl Kubeconfig {
         Kubeconfig { cluster, user: object(json!({ "tokenFile": token_file })), namespace: None }
     }
 
+    /// Returns the address of the API server.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.cluster.get("server").and_then(Value::as_str)
+    }
+
     /// Refuses what the customer does not allow, and every key that this runner does not know.
     pub(super) fn check(&self, allowed: &Allowed) -> Result<(), String> {
         for key in self.user.keys() {

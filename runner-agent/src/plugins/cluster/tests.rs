@@ -74,7 +74,7 @@ fn context(root: &Path) -> JobContext {
         git_env: BTreeMap::new(),
         kubeconfig_allows: Allowed::new(),
         background: Arc::new(NoShim),
-        wrapper: Vec::new(),
+        sandbox: None,
         cancel: Cancel::default(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         images: Default::default(),

@@ -2,8 +2,7 @@
 //! the size of messages, and stops the plugin on a cancel.
 
 use std::{
-    collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
-    process::ExitStatus, time::Duration,
+    collections::BTreeMap, future::pending, path::PathBuf, process::ExitStatus, time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -21,7 +20,7 @@ use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
     plugin::{Halt, IoContext, Work},
-    process::{self, ChildSpec, Input, ProcessGroup},
+    process::{self, ChildSpec, Code, Input, ProcessGroup},
 };
 
 /// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
@@ -57,7 +56,15 @@ impl Channel {
     ) -> Result<Self, Halt> {
         let (args, env) = (Vec::new(), BTreeMap::new());
         let dir = work.job.work_dir.clone();
-        let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
+        let spec = ChildSpec {
+            program,
+            args,
+            dir,
+            env,
+            stop: Signal::SIGTERM,
+            limit: None,
+            code: Code::Job,
+        };
         let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
         let (Some(from), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no output pipes".into()).into());
@@ -134,7 +141,7 @@ impl Channel {
             tokio::select! {
                 line = self.messages.next() => {
                     let Some(line) = line else {
-                        return Err(self.closed_output_failure(name, kill_at.is_some(), sink).await);
+                        return Err(self.closed_output_failure(name, kill_at.is_some(), work, sink).await);
                     };
                     if line.cut {
                         let failed = format!("it sent a message of more than {MESSAGE_LIMIT} bytes");
@@ -270,13 +277,14 @@ impl Channel {
         &mut self,
         name: &str,
         cancelled: bool,
+        work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Halt {
         let status = self.drain_stderr(sink).await;
         if cancelled {
             return Halt::cancelled(false);
         }
-        if let Some(number) = status.and_then(|status| status.signal()) {
+        if let Some(number) = status.and_then(|status| process::signal_of(status, work)) {
             return Halt::signal(number, format!("the plugin was ended by signal {number}"));
         }
         let how = status.map_or("its output closed".into(), |status| status.to_string());

@@ -13,7 +13,7 @@ use super::tool::Tool;
 use crate::plugins::{
     contract::{PluginError, Sink},
     plugin::{Halt, Work},
-    process::{self, ChildSpec},
+    process::{self, ChildSpec, Code},
     work::write_private,
 };
 use crate::state::Backend;
@@ -152,6 +152,7 @@ impl Workspace<'_> {
             // it began.
             stop: Signal::SIGINT,
             limit: None,
+            code: Code::Job,
         }
     }
 

@@ -345,7 +345,7 @@ impl TestRunner {
             git_env: BTreeMap::new(),
             kubeconfig_allows: Default::default(),
             background: Arc::new(Shown),
-            wrapper: Vec::new(),
+            sandbox: None,
             cancel: Cancel::default(),
             registry: Registry {
                 base_url: self.server.url.clone(),

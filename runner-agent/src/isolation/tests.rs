@@ -1,0 +1,69 @@
+//! Choice of a level from the policy and the support of the host.
+use super::*;
+
+fn policy(text: &str) -> Policy {
+    toml::from_str(&format!("version = 1\n{text}")).unwrap()
+}
+
+fn support(bwrap: Result<&str, &str>, pasta: Result<&str, &str>) -> Support {
+    let of = |found: Result<&str, &str>| found.map(PathBuf::from).map_err(String::from);
+    Support { bwrap: of(bwrap), closes_namespaces: true, pasta: of(pasta) }
+}
+
+fn chosen(text: &str, support: &Support) -> Result<(String, String), String> {
+    let choice = choose_with(&policy(text), JobKind::Apply, RunnerMode::Install, support);
+    choice.map(|choice| (choice.report().text(), choice.why)).map_err(|refusal| refusal.detail)
+}
+
+#[test]
+fn jobs_get_a_sandbox_with_a_network_of_their_own() {
+    let complete = support(Ok("/usr/bin/bwrap"), Ok("/usr/bin/pasta"));
+    for text in ["", "isolation = \"sandbox\"", "sandbox_network = \"own\""] {
+        assert_eq!(chosen(text, &complete), Ok(("sandbox".into(), String::new())), "{text}");
+    }
+}
+
+#[test]
+fn a_host_without_a_sandbox_refuses_jobs_unless_the_policy_selects_process() {
+    let bare = support(Err("no bwrap"), Err("no pasta"));
+    let texts = ["", "isolation = \"sandbox\"", "isolation = { apply = \"sandbox\" }"];
+    for text in texts.into_iter().chain(["isolation = { action = \"process\" }"]) {
+        let refusal = chosen(text, &bare).unwrap_err();
+        let expected = "apply jobs need the isolation level sandbox";
+        assert!(refusal.contains(expected) && refusal.contains("no bwrap"), "{text}: {refusal}");
+        assert!(refusal.contains("doctor"), "{refusal}");
+        assert!(refusal.contains("isolation = \"process\""), "{refusal}");
+    }
+    let all = "process (not enforced: files, processes, network, metadata)";
+    let why = "the policy selects this level";
+    assert_eq!(chosen("isolation = \"process\"", &bare), Ok((all.into(), why.into())));
+}
+
+#[test]
+fn a_host_without_pasta_refuses_jobs_unless_the_policy_shares_the_network() {
+    let no_pasta = support(Ok("/usr/bin/bwrap"), Err("no pasta"));
+    for text in ["", "isolation = \"sandbox\""] {
+        let refusal = chosen(text, &no_pasta).unwrap_err();
+        assert!(refusal.contains("no pasta"), "{refusal}");
+        assert!(refusal.contains("sandbox_network = \"shared\""), "{refusal}");
+    }
+    // The level does not depend on whether pasta works at this moment.
+    let complete = support(Ok("/usr/bin/bwrap"), Ok("/usr/bin/pasta"));
+    let shared = (
+        "sandbox (not enforced: network, metadata)".to_owned(),
+        "the policy shares the network of the host".to_owned(),
+    );
+    for support in [&no_pasta, &complete] {
+        assert_eq!(chosen("sandbox_network = \"shared\"", support), Ok(shared.clone()));
+    }
+}
+
+#[test]
+fn a_build_runner_uses_a_sandbox_only_if_its_policy_requires_one() {
+    let complete = support(Ok("/usr/bin/bwrap"), Ok("/usr/bin/pasta"));
+    let level = |text: &str| {
+        choose_with(&policy(text), JobKind::Build, RunnerMode::Build, &complete).unwrap().level
+    };
+    assert_eq!(level(""), IsolationLevel::Process);
+    assert_eq!(level("isolation = \"sandbox\""), IsolationLevel::Sandbox);
+}

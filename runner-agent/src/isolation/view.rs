@@ -1,0 +1,229 @@
+//! View that a program of a job has of the host: all of it read-only, without the files of the
+//! runner and of its user, and with the files of the job.
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::hidden::{Hidden, place};
+
+/// Namespaces of every sandbox, without the network. The program has no capability.
+pub(super) const NAMESPACES: [&str; 9] = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--cap-drop",
+    "ALL",
+    "--hostname",
+    "stead-job",
+];
+/// Prevents further user namespaces, from version 0.8.0 of bubblewrap on.
+pub(super) const CLOSE_NAMESPACES: &str = "--disable-userns";
+
+/// Programs that built-in plugins and the plugins of Stead run.
+const TOOLS: [&str; 4] = ["terraform", "tofu", "helm", "kubectl"];
+
+/// Path of the host that stays visible at the same place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mount {
+    Read(PathBuf),
+    Write(PathBuf),
+    /// Shows the first file at the place of the second one.
+    Instead(PathBuf, PathBuf),
+}
+
+/// What the view of a job consists of.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// Data directory of the runner.
+    pub data: PathBuf,
+    /// Directory for temporary files.
+    pub tmp: PathBuf,
+    /// Paths outside of the data directory.
+    pub outside: Vec<Mount>,
+    /// Paths inside the data directory.
+    pub inside: Vec<Mount>,
+}
+
+/// Sandbox of a job, in which each of its programs starts.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    pub(crate) bwrap: PathBuf,
+    pub(crate) closes_namespaces: bool,
+    /// Path of `stead-runner` that is valid inside and outside.
+    pub(crate) runner: PathBuf,
+    /// Process that holds the job's network, unless the job uses the host's.
+    pub(crate) network: Option<u32>,
+    /// Ports on the loopback interface of the host that the job's network reaches.
+    pub(crate) loopback: Vec<u16>,
+    pub(crate) view: View,
+}
+
+impl Sandbox {
+    /// Returns why programs in the sandbox cannot connect to this URL, if it is a service on the
+    /// loopback interface of the host.
+    pub(crate) fn cannot_reach(&self, url: &str) -> Option<String> {
+        let url = reqwest::Url::parse(url).ok()?;
+        let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        let is_loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        let is_open = self.network.is_none() || self.loopback.contains(&port);
+        (is_loopback && !is_open).then(|| {
+            format!(
+                "{host}:{port} is on the loopback interface of the runner's host, which a sandbox does not reach; add this \
+                 line to the policy: sandbox_loopback = [{port}]"
+            )
+        })
+    }
+
+    /// Returns the words that start a program of the job in the sandbox. The program and its
+    /// arguments follow them.
+    pub(crate) fn words(&self, program: &Path, dir: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.runner.clone().into(), "sandbox-enter".into()];
+        if let Some(holder) = self.network {
+            words.extend(["--network".into(), holder.to_string().into()]);
+        }
+        words.extend(["--".into(), self.bwrap.clone().into()]);
+        words.extend(NAMESPACES.map(OsString::from));
+        words.extend(self.closes_namespaces.then(|| OsString::from(CLOSE_NAMESPACES)));
+        words.extend(self.view.words(program));
+        words.extend(["--chdir".into(), dir.into(), "--".into()]);
+        words.extend([self.runner.clone().into(), "sandbox-start".into(), "--".into()]);
+        words
+    }
+}
+
+impl View {
+    fn words(&self, program: &Path) -> Vec<OsString> {
+        let mut words = Words::default();
+        words.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+        let hidden = Hidden::of_host();
+        for path in &hidden.dirs {
+            words.add([OsStr::new("--tmpfs"), path.as_ref()]);
+        }
+        for path in &hidden.files {
+            words.add([OsStr::new("--ro-bind"), OsStr::new("/dev/null"), path.as_ref()]);
+        }
+        for path in &hidden.temporary {
+            words.add([OsStr::new("--bind"), self.tmp.as_ref(), path.as_ref()]);
+        }
+        // A program may be a link into a hidden directory.
+        let mut outside = self.outside.clone();
+        let real = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
+        let programs = [program.to_owned(), real].into_iter().collect::<BTreeSet<_>>();
+        outside.extend(programs.into_iter().filter(|path| hidden.contains(path)).map(Mount::Read));
+        // The data directory comes last, so that no other mount shows it again.
+        outside.iter().filter(|mount| !self.is_own(mount)).for_each(|mount| words.mount(mount));
+        words.add([OsStr::new("--tmpfs"), self.data.as_ref()]);
+        self.inside.iter().for_each(|mount| words.require(mount));
+        for path in hidden.dirs.iter().chain([&self.data]) {
+            words.add([OsStr::new("--remount-ro"), path.as_ref()]);
+        }
+        words.0
+    }
+
+    fn is_own(&self, mount: &Mount) -> bool {
+        let (Mount::Read(path) | Mount::Write(path) | Mount::Instead(_, path)) = mount;
+        path.starts_with(&self.data) || place(path).starts_with(&self.data)
+    }
+}
+
+#[derive(Default)]
+struct Words(Vec<OsString>);
+
+impl Words {
+    fn add<W: AsRef<OsStr>, const N: usize>(&mut self, words: [W; N]) {
+        self.0.extend(words.iter().map(|word| word.as_ref().to_owned()));
+    }
+
+    /// Mounts a directory that the job writes, which must exist. Other files may be missing.
+    fn require(&mut self, mount: &Mount) {
+        match mount {
+            Mount::Write(path) => {
+                self.add([OsStr::new("--bind"), path.as_ref(), place(path).as_ref()]);
+            }
+            Mount::Read(_) | Mount::Instead(..) => self.mount(mount),
+        }
+    }
+
+    fn mount(&mut self, mount: &Mount) {
+        let (how, from, to) = match mount {
+            Mount::Read(path) => ("--ro-bind-try", path, place(path)),
+            Mount::Write(path) => ("--bind-try", path, place(path)),
+            Mount::Instead(from, to) => ("--ro-bind-try", from, place(to)),
+        };
+        self.add([OsStr::new(how), from.as_ref(), to.as_ref()]);
+    }
+}
+
+/// Returns the mounts that a job needs because of its environment: the hidden directories of its
+/// search path, and files that variables of the customer name.
+pub(crate) fn of_environment<'v>(path: &str, values: impl Iterator<Item = &'v str>) -> Vec<Mount> {
+    let hidden = Hidden::of_host();
+    let dirs = std::env::split_paths(path).filter(|dir| hidden.contains(dir) && dir.is_dir());
+    // A tool of the runner may be a link to a file in a hidden directory.
+    let tools = TOOLS.into_iter().filter_map(|name| {
+        let found =
+            std::env::split_paths(path).map(|dir| dir.join(name)).find(|file| file.is_file());
+        fs::canonicalize(found?).ok().filter(|file| hidden.contains(file))
+    });
+    let files = values.map(PathBuf::from).filter(|path| hidden.contains(path) && path.is_file());
+    dirs.chain(tools).chain(files).map(Mount::Read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> View {
+        let data = PathBuf::from("/root/data");
+        View {
+            tmp: data.join("jobs/1/own-tmp"),
+            outside: vec![Mount::Read("/root/data/keys".into()), Mount::Write("/srv/cache".into())],
+            inside: vec![Mount::Write(data.join("jobs/1/work"))],
+            data,
+        }
+    }
+
+    #[test]
+    fn no_mount_shows_the_data_directory_again() {
+        let words = view().words(Path::new("/bin/sh"));
+        let place = |word: &str| words.iter().position(|found| found == word);
+        assert_eq!(place("/root/data/keys"), None);
+        assert!(place("/srv/cache") < place("/root/data"));
+        assert!(place("/root/data") < place("/root/data/jobs/1/work"));
+    }
+
+    #[test]
+    fn a_loopback_service_is_reachable_only_through_a_port_of_the_policy() {
+        let (bwrap, runner) = ("/usr/bin/bwrap".into(), "/usr/bin/stead-runner".into());
+        let (network, loopback, view) = (Some(1), vec![6443], view());
+        let closes_namespaces = true;
+        let mut sandbox = Sandbox { bwrap, closes_namespaces, runner, network, loopback, view };
+        for url in ["https://127.0.0.1:6443", "https://10.0.0.1:8443", "https://example.com"] {
+            assert_eq!(sandbox.cannot_reach(url), None, "{url}");
+        }
+        for url in
+            ["https://127.0.0.1:8443", "https://localhost:1", "https://[::1]:2", "http://127.0.0.9"]
+        {
+            assert!(sandbox.cannot_reach(url).unwrap().contains("sandbox_loopback"), "{url}");
+        }
+        sandbox.network = None;
+        assert_eq!(sandbox.cannot_reach("https://127.0.0.1:8443"), None);
+    }
+
+    #[test]
+    fn a_search_path_and_named_files_stay_visible() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let file = dir.path().join("config");
+        fs::write(&file, "").unwrap();
+        let path = format!("/usr/bin:{}", dir.path().display());
+        let values = ["/root", "plain", file.to_str().unwrap(), "/tmp"].into_iter();
+        let found = of_environment(&path, values);
+        assert_eq!(found, [Mount::Read(dir.path().into()), Mount::Read(file)]);
+    }
+}

@@ -1,0 +1,126 @@
+//! Tests jobs in a sandbox through the public interfaces: a whole lifecycle, what both sides see of
+//! it, and hosts without support.
+use std::{fs, process::Command, time::Duration};
+
+use serde_json::Value;
+use tests::{
+    Customer, Runner, Server, edge_api, finish, in_ci, program, stdout_of, terraform_or_skip, until,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns whether the host has the programs of a sandbox. In CI it must.
+fn sandbox_or_skip() -> bool {
+    let has = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    let found = has("bwrap") && has("pasta");
+    assert!(found || !in_ci(), "CI must have bubblewrap and passt");
+    if !found {
+        eprintln!("SKIPPED: needs bubblewrap and passt");
+    }
+    found
+}
+
+fn install(server: &Server) -> String {
+    let app = edge_api(server.dir());
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let create =
+        ["installs", "create", "edge-api", "acme", "--input", "company=Acme", "--auto-approve"];
+    let created = server.cli_json(&create);
+    created["enrolment"]["token"].as_str().unwrap().to_string()
+}
+
+fn first_run(server: &Server) -> Value {
+    until("the provision run", TIMEOUT, || {
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    finish(server, "acme")
+}
+
+fn journal(runner: &Runner) -> String {
+    stdout_of(&mut runner.local(&["journal"]))
+}
+
+#[test]
+fn an_app_is_deployed_in_a_sandbox_and_both_sides_see_it() {
+    if !terraform_or_skip() || !sandbox_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server);
+    let runner = Customer::new(&server, "customer").in_sandbox().start(&server, &token);
+    let run = first_run(&server);
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert!(!runner.ledger().is_empty(), "the policy shows the ledger");
+    let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
+    let jobs = jobs.as_array().unwrap();
+    assert!(jobs.len() > 4, "{jobs:#?}");
+    for job in jobs {
+        let job = server.cli_json(&["jobs", "show", job["id"].as_str().unwrap()]);
+        let isolation = &job["attempts"][0]["isolation"];
+        // Such a job runs only git, outside of a sandbox.
+        if ["resolve", "sync"].map(Value::from).contains(&job["kind"]) {
+            assert_eq!(isolation["level"], "process", "{job:#}");
+            continue;
+        }
+        assert_eq!(isolation["level"], "sandbox", "{job:#}");
+        assert_eq!(isolation.get("not_enforced"), None, "{job:#}");
+    }
+    let id = jobs[0]["id"].as_str().unwrap();
+    let shown = stdout_of(server.stead_for_people().args(["jobs", "show", id]));
+    assert!(shown.contains("isolation sandbox"), "{shown}");
+    let entries = journal(&runner);
+    assert!(entries.contains("isolation: sandbox; writes "), "{entries}");
+
+    // A later version of the app finds the state of the first one.
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+}
+
+#[test]
+fn a_host_without_the_required_level_refuses_jobs_before_they_start() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let token = install(&server);
+    let empty = server.dir().join("no-programs");
+    fs::create_dir(&empty).unwrap();
+    // The preflight runs, and finds that the applies would be refused.
+    let runner = Customer::new(&server, "customer")
+        .policy("isolation = { apply = \"sandbox\", plan = \"process\", sync = \"process\" }\n")
+        .env("PATH", empty.to_str().unwrap())
+        .start(&server, &token);
+    let run = first_run(&server);
+    assert_eq!((&run["state"], &run["preflight"]["state"]), (&"failed".into(), &"failed".into()));
+    let checks = run["preflight"].to_string();
+    assert!(checks.contains("policy isolation"), "{checks}");
+    assert!(checks.contains("bubblewrap is not installed"), "{checks}");
+
+    // A preflight that requires the level itself is refused.
+    let policy = runner.data().with_file_name("policy.toml");
+    fs::write(policy, "version = 1\nisolation = \"sandbox\"\n").unwrap();
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
+    assert_eq!(finish(&server, "acme")["state"], "failed");
+    let refused = server.cli_json(&["audit", "events", "--type", "runner.refused"]).to_string();
+    assert!(refused.contains("need the isolation level sandbox"), "{refused}");
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+}
+
+#[test]
+fn doctor_needs_no_data_directory() {
+    if !sandbox_or_skip() {
+        return;
+    }
+    let output = Command::new(program("stead-runner"))
+        .args(["doctor", "--output", "json", "--data", "/nonexistent/stead"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status = |check: &str| {
+        let all = found.as_array().unwrap();
+        all.iter().find(|finding| finding["check"] == check).unwrap()["status"].clone()
+    };
+    assert_eq!((status("sandbox"), status("network")), ("ok".into(), "ok".into()), "{found:#}");
+    assert!(!fs::exists("/nonexistent").unwrap());
+}
