@@ -51,6 +51,8 @@ fn run(isolation: &Choice) -> Duration {
         path: std::env::var("PATH").unwrap(),
         plugin_dir: "/nonexistent".into(),
         images: Default::default(),
+        values: Default::default(),
+        state: None,
     };
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();

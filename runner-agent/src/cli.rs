@@ -49,8 +49,11 @@ pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
     if let Command::SandboxConnect { parent, command } = command {
         return Some(isolation::connect(*parent, command));
     }
-    if let Command::SandboxStart { command } = command {
-        return Some(isolation::start(command));
+    if let Command::SandboxStart { status, command } = command {
+        return Some(isolation::start(*status, command));
+    }
+    if let Command::SandboxRun { command } = command {
+        return Some(isolation::run(command));
     }
     if matches!(command, Command::SandboxNetwork) {
         return Some(isolation::hold());
@@ -146,7 +149,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             | Command::SandboxNetwork
             | Command::SandboxEnter { .. }
             | Command::SandboxConnect { .. }
-            | Command::SandboxStart { .. },
+            | Command::SandboxStart { .. }
+            | Command::SandboxRun { .. },
         ) => bail!("cannot run this command with a runtime"),
         Some(Command::Shim { job, execution }) => {
             crate::shim::run(&open()?, job, execution).await?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! shim ─┬─ sandbox-network            owns the network of the job ── pasta ── network of the host
-//!       └─ sh, waits for the journal ─▶ sandbox-enter, joins that network ─▶ bwrap ─▶ sandbox-start ─▶ program
+//!       └─ sh, waits for the journal ─▶ sandbox-enter, joins that network ─▶ bwrap ─┬─ bwrap, first process
+//!                                                                                   └─ sandbox-start ── program
 //! ```
 //!
 //! The level is chosen when the job is claimed ([`choose`]). The shim creates the network once per
@@ -14,7 +15,9 @@ mod holder;
 mod host;
 mod network;
 mod routes;
+mod status;
 mod view;
+mod visible;
 
 use std::path::PathBuf;
 
@@ -23,10 +26,11 @@ use schemas::runner::{JobKind, RunnerMode};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    enter::{connect, enter, start},
+    enter::{connect, enter, run, start},
     holder::hold,
     host::Support,
     network::resolver,
+    status::{EndOfProgram, ProgramEnd, is_program, status_pipe, waits_for_program},
     view::{Mount, View, of_environment},
 };
 pub use self::{network::JobNetwork, view::Sandbox};
@@ -106,7 +110,33 @@ pub(crate) async fn choose(
     choose_with(policy, kind, mode, &support)
 }
 
+/// Checks that this host supports the jobs of a runner.
+///
+/// # Errors
+/// A refusal that names what the first kind of job lacks, and the line of the policy that allows less.
+pub(crate) async fn check(policy: &Policy, mode: RunnerMode) -> Result<(), Refusal> {
+    let of_mode = |kind: &&JobKind| (**kind == JobKind::Build) == (mode == RunnerMode::Build);
+    for kind in JobKind::ALL.iter().filter(of_mode) {
+        choose(policy, *kind, mode).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether jobs of this kind start programs in a sandbox. The others run only git, with the
+/// configuration of the runner's user.
+pub(crate) fn starts_programs(kind: JobKind) -> bool {
+    match kind {
+        JobKind::Build | JobKind::Preflight | JobKind::Plan | JobKind::Apply | JobKind::Action => {
+            true
+        }
+        JobKind::Resolve | JobKind::Sync => false,
+    }
+}
+
 fn wanted(policy: &Policy, kind: JobKind, mode: RunnerMode) -> IsolationLevel {
+    if !starts_programs(kind) {
+        return IsolationLevel::Process;
+    }
     policy.isolation(kind).unwrap_or(match mode {
         RunnerMode::Install => IsolationLevel::Sandbox,
         // A build uses the git and registry configuration of its user, who is the vendor.
@@ -124,8 +154,8 @@ fn choose_with(
 ) -> Result<Choice, Refusal> {
     let refused = |what: &str, why: &str, consent: &str| {
         let detail = format!(
-            "{} jobs need {what}, but this host does not support it: {why}; see `stead-runner doctor`, or allow it with \
-             `{consent}` in the policy",
+            "{} jobs need {what}, but this host does not support it: {why}; follow `stead-runner doctor`, or accept less \
+             protection with the line `{consent}` in the policy",
             kind.as_str()
         );
         Err(Refusal::policy("isolation", detail))
@@ -133,6 +163,9 @@ fn choose_with(
     match wanted(policy, kind, mode) {
         IsolationLevel::Process => {
             let why = match policy.isolation(kind) {
+                _ if !starts_programs(kind) => {
+                    "this kind of job runs only git, outside of a sandbox"
+                }
                 Some(_) => "the policy selects this level",
                 None => "this is the level of a build runner",
             };

@@ -57,7 +57,7 @@ use serde::Deserialize;
 
 pub(crate) use self::isolation::SandboxNetwork;
 pub use self::{
-    choice::{Choice, begin, resume},
+    choice::{Choice, begin, preview, resume},
     limits::Limits,
 };
 use self::{isolation::IsolationRule, names::listed};

@@ -5,7 +5,8 @@
 //! that Tokio waits for. [`reap`] reaps all others.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, PipeWriter},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +18,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::process::{Child, Command};
 
 use crate::host::{Process, Stat, read_boot_id};
@@ -39,9 +41,22 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 /// Starts a child and records it: [`reap`] must not reap the child, and [`adopted`] must not return
 /// it.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately.
+    spawn_with(command, None)
+}
+
+/// Starts a child that inherits this file at the same number, as [`spawn`] does.
+pub(crate) fn spawn_with(command: &mut Command, passed: Option<&PipeWriter>) -> io::Result<Child> {
+    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately,
+    // and another child could inherit the file.
     let mut own = own_children();
-    let child = command.spawn()?;
+    if let Some(file) = passed {
+        fcntl_setfd(file, FdFlags::empty())?;
+    }
+    let started = command.spawn();
+    if let Some(file) = passed {
+        fcntl_setfd(file, FdFlags::CLOEXEC)?;
+    }
+    let child = started?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
     own.retain(|pid, started| exists(*pid) && start_time(*pid) == *started);
     if let Some(pid) = child.id() {
@@ -124,19 +139,8 @@ pub(crate) fn resident_bytes(of: &[RunningProcess]) -> u64 {
     of.iter().filter_map(pages).sum::<u64>() * page
 }
 
-/// Returns whether a process is the first one of a pid namespace inside this one.
-pub(crate) fn is_first_of_namespace(pid: u32) -> bool {
-    inner_pid(pid) == Some(1)
-}
-
-/// Returns whether a process is the program of a sandbox, or becomes that program: bubblewrap starts
-/// it first.
-pub(crate) fn is_program_of_sandbox(process: &Process) -> bool {
-    inner_pid(process.pid) == Some(2)
-}
-
 /// Returns the pid of a process in its own pid namespace, if that is inside this one.
-fn inner_pid(pid: u32) -> Option<u32> {
+pub(crate) fn inner_pid(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     ids.split_whitespace().skip(1).last()?.parse().ok()

@@ -105,14 +105,27 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         }
     };
     let cgroup = Cgroup::enter(&dir);
-    let choice = order.as_ref().map(|order| order.isolation.clone()).unwrap_or_default();
-    let kind = parsed.as_ref().and_then(|parsed| Some(parsed.as_ref().ok()?.kind));
-    let started = sandbox::report(&recorder, execution, &choice, kind);
-    let last = match (started, &order, parsed) {
-        (Err(error), _, _) => {
+    let network = match (&order, &parsed) {
+        (Ok(order), Some(Ok(manifest))) => {
+            Some(sandbox::network(&dir, &order.isolation, manifest.kind, execution).await)
+        }
+        (Ok(_), Some(Err(_)) | None) | (Err(_), _) => None,
+    };
+    // The report states what was created, not what was ordered.
+    let applied = match (&order, &parsed, &network) {
+        (Ok(order), Some(Ok(manifest)), Some(Ok(network))) => {
+            Some((&order.isolation, manifest.kind, network))
+        }
+        (Ok(_) | Err(_), _, _) => None,
+    };
+    let started = sandbox::report(&recorder, execution, applied);
+    let network = network.transpose();
+    let last = match (started, network, &order, parsed) {
+        (Err(error), ..) => {
             Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
         }
-        (Ok(()), Ok(order), Some(Ok(mut manifest))) => {
+        (Ok(()), Err(error), ..) => Err(error),
+        (Ok(()), Ok(Some(network)), Ok(order), Some(Ok(mut manifest))) => {
             // The name of the component must be that of the signed manifest.
             let encrypter = values::encrypt::Encrypter::open(data, &manifest);
             match values::fill::fill(&mut manifest, &order.values) {
@@ -124,15 +137,15 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
                             "cannot encrypt sensitive outputs: {error}"
                         )),
                     }
-                    work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
+                    work(data, &dir, (order, network), manifest, &recorder, cgroup.as_ref()).await
                 }
                 Err(why) => Err(anyhow::Error::msg(why)),
             }
         }
-        (Ok(()), Ok(_), Some(Err(error))) => {
+        (Ok(()), Ok(_), Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (Ok(()), _, _) => Err(anyhow::anyhow!(
+        (Ok(()), Ok(_), Ok(_) | Err(_), _) => Err(anyhow::anyhow!(
             "cannot start the job: the supervisor exited before it sent the launch parameters"
         )),
     };
@@ -170,7 +183,7 @@ fn read_order() -> io::Result<ShimOrder> {
 async fn work(
     data: &Data,
     dir: &JobDir,
-    order: &ShimOrder,
+    (order, network): (&ShimOrder, JobNetwork),
     manifest: Manifest,
     recorder: &Recorder,
     cgroup: Option<&Cgroup>,
@@ -187,8 +200,6 @@ async fn work(
         silence.map(Duration::from_millis),
         limits,
     );
-    let execution = recorder.writer().execution;
-    let network = sandbox::network(dir, &order.isolation, manifest.kind, execution).await?;
     let context = context(data, dir, order, &manifest, recorder, (&watch, &network)).await;
     let context = match context {
         Ok(context) => context,

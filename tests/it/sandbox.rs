@@ -107,6 +107,41 @@ fn a_host_without_the_required_level_refuses_jobs_before_they_start() {
 }
 
 #[test]
+fn a_host_without_a_sandbox_enrols_only_a_runner_whose_customer_accepts_less() {
+    let server = Server::up();
+    let token = install(&server);
+    let (empty, data, file) =
+        (server.dir().join("no-programs"), server.dir().join("data"), server.dir().join("token"));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&file, token).unwrap();
+    let enrol = |more: &[&str]| {
+        let output = Command::new(program("stead-runner"))
+            .args(["enrol", "--mode", "install", "--server", server.runner()])
+            .args(["--server-key", server.fingerprint(), "--token-file"])
+            .arg(&file)
+            .arg("--data")
+            .arg(&data)
+            .args(more)
+            .env("PATH", &empty)
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (has_enrolled, error) = enrol(&[]);
+    assert!(!has_enrolled);
+    for text in ["bubblewrap is not installed", "doctor", "--isolation process"] {
+        assert!(error.contains(text), "{error}");
+    }
+    let policy = data.join("policy.toml");
+    assert!(!policy.exists());
+    // The token is still valid.
+    let (has_enrolled, error) = enrol(&["--isolation", "process"]);
+    assert!(has_enrolled, "{error}");
+    let text = fs::read_to_string(policy).unwrap();
+    assert!(text.contains("\nversion = 1\nisolation = \"process\"\n"), "{text}");
+}
+
+#[test]
 fn doctor_needs_no_data_directory() {
     if !sandbox_or_skip() {
         return;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Runner, Server, launch::Launch, program};
+use crate::{Cluster, Runner, Server, launch::Launch, program, stdout_of};
 
 /// Builder of a `stead-runner --mode install` process with its own directory.
 pub struct Customer {
@@ -88,6 +88,20 @@ impl Customer {
     /// Runs the jobs in a sandbox, which shows the ledger.
     pub fn in_sandbox(self) -> Customer {
         let rules = format!("isolation = \"sandbox\"\nsandbox_write = [{:?}]\n", self.dir);
+        self.policy(&rules)
+    }
+
+    /// Runs the jobs in a sandbox, which reaches this cluster of the tests and shows the files of the test.
+    pub fn in_sandbox_with(self, server: &Server, cluster: &Cluster) -> Customer {
+        let view =
+            ["config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}"];
+        let url = stdout_of(cluster.kubectl().args(view));
+        let port = url.rsplit_once(':').map_or("443", |(_, port)| port.trim_end_matches('/'));
+        let rules = format!(
+            "isolation = \"sandbox\"\nsandbox_write = [{:?}]\nsandbox_read = [{:?}]\nsandbox_loopback = [{port}]\n",
+            self.dir,
+            server.dir(),
+        );
         self.policy(&rules)
     }
 

@@ -2,7 +2,10 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    ids::{ExecutionId, JobId},
+    isolation::IsolationLevel,
+};
 
 use super::{journal::JournalArgs, secret::SecretCommand, state::StateCommand};
 use crate::{
@@ -113,6 +116,10 @@ pub(crate) struct Run {
     /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
+    /// Isolation of jobs in the policy that the first start creates. Hosts without bubblewrap and
+    /// passt need `process`, which protects neither this runner's files nor the host's network
+    #[arg(long, value_enum, value_name = "LEVEL", conflicts_with_all = ["policy", "no_policy"])]
+    pub(crate) isolation: Option<Level>,
     /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner
     /// records the key
     #[arg(long, value_name = "KEY", value_parser = crate::policy::publishers::parse)]
@@ -154,6 +161,24 @@ pub(crate) enum Mode {
     Install,
     /// Runs the vendor's builds
     Build,
+}
+
+/// Level of isolation of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Namespaces of their own and a read-only view of the host
+    Sandbox,
+    /// The user and the files of the runner
+    Process,
+}
+
+impl From<Level> for IsolationLevel {
+    fn from(level: Level) -> IsolationLevel {
+        match level {
+            Level::Sandbox => IsolationLevel::Sandbox,
+            Level::Process => IsolationLevel::Process,
+        }
+    }
 }
 
 /// Output format.
@@ -264,9 +289,18 @@ The command needs no data directory. With the directory of a runner, it also che
         #[arg(last = true)]
         command: Vec<OsString>,
     },
-    /// Execute a program of a job, with signals unblocked; only a sandbox starts it
+    /// Start a program of a job and report its end; only a sandbox starts it
     #[command(hide = true)]
     SandboxStart {
+        /// Number of the open pipe for the report
+        #[arg(long)]
+        status: i32,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Execute a program of a job, with signals unblocked; only a sandbox starts it
+    #[command(hide = true)]
+    SandboxRun {
         #[arg(last = true)]
         command: Vec<OsString>,
     },

@@ -4,7 +4,12 @@ use std::{path::Path, process::Command};
 use domain::isolation::IsolationLevel;
 use schemas::runner::JobKind;
 
-use crate::{cgroup, data::Data, isolation::Support, policy::Policy};
+use crate::{
+    cgroup,
+    data::Data,
+    isolation::{Support, starts_programs},
+    policy::Policy,
+};
 
 /// Files that container runtimes create.
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
@@ -51,9 +56,10 @@ impl Facts {
 impl Setup {
     fn of(data: &Data) -> Setup {
         let required = |policy: Policy| {
-            let is_required = |kind: &JobKind| match (policy.isolation(*kind), kind) {
-                (Some(level), _) => level == IsolationLevel::Sandbox,
-                (None, kind) => *kind != JobKind::Build,
+            let is_required = |kind: &JobKind| match policy.isolation(*kind) {
+                _ if !starts_programs(*kind) => false,
+                Some(level) => level == IsolationLevel::Sandbox,
+                None => *kind != JobKind::Build,
             };
             JobKind::ALL
                 .into_iter()

@@ -67,3 +67,21 @@ fn a_build_runner_uses_a_sandbox_only_if_its_policy_requires_one() {
     assert_eq!(level(""), IsolationLevel::Process);
     assert_eq!(level("isolation = \"sandbox\""), IsolationLevel::Sandbox);
 }
+
+#[test]
+fn jobs_that_run_only_git_need_no_sandbox() {
+    let bare = support(Err("no bwrap"), Err("no pasta"));
+    for kind in [JobKind::Resolve, JobKind::Sync] {
+        let choice =
+            choose_with(&policy("isolation = \"sandbox\""), kind, RunnerMode::Install, &bare);
+        assert_eq!(choice.unwrap().level, IsolationLevel::Process);
+    }
+}
+
+#[tokio::test]
+async fn a_runner_is_checked_for_the_jobs_of_its_mode() {
+    let of = |text: &str| policy(text);
+    // Neither needs anything of the host.
+    check(&of("isolation = \"process\""), RunnerMode::Install).await.unwrap();
+    check(&of(""), RunnerMode::Build).await.unwrap();
+}

@@ -3,11 +3,14 @@
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use super::hidden::{Hidden, place};
+use super::{
+    hidden::{Hidden, place},
+    visible::{Leaks, Mounts},
+};
 
 /// Namespaces of every sandbox, without the network. The program has no capability.
 pub(super) const NAMESPACES: [&str; 9] = [
@@ -26,6 +29,9 @@ pub(super) const CLOSE_NAMESPACES: &str = "--disable-userns";
 
 /// Programs that built-in plugins and the plugins of Stead run.
 const TOOLS: [&str; 4] = ["terraform", "tofu", "helm", "kubectl"];
+
+/// Directories with the certificates that programs trust, below hidden ones: SUSE.
+const CERTIFICATES: [&str; 1] = ["/var/lib/ca-certificates"];
 
 /// Path of the host that stays visible at the same place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub(crate) struct View {
     pub outside: Vec<Mount>,
     /// Paths inside the data directory.
     pub inside: Vec<Mount>,
+    /// Paths that the policy shows, with the sockets in them.
+    pub shown: Vec<PathBuf>,
 }
 
 /// Sandbox of a job, in which each of its programs starts.
@@ -82,7 +90,16 @@ impl Sandbox {
 
     /// Returns the words that start a program of the job in the sandbox. The program and its
     /// arguments follow them.
-    pub(crate) fn words(&self, program: &Path, dir: &Path) -> Vec<OsString> {
+    /// `status` is the number of the pipe of [`status_pipe`](super::status_pipe).
+    ///
+    /// # Errors
+    /// The view of the host cannot be determined, or cannot hide a socket.
+    pub(crate) fn words(
+        &self,
+        program: &Path,
+        dir: &Path,
+        status: i32,
+    ) -> io::Result<Vec<OsString>> {
         let mut words: Vec<OsString> = vec![self.runner.clone().into(), "sandbox-enter".into()];
         if let Some(holder) = self.network {
             words.extend(["--network".into(), holder.to_string().into()]);
@@ -90,18 +107,30 @@ impl Sandbox {
         words.extend(["--".into(), self.bwrap.clone().into()]);
         words.extend(NAMESPACES.map(OsString::from));
         words.extend(self.closes_namespaces.then(|| OsString::from(CLOSE_NAMESPACES)));
-        words.extend(self.view.words(program));
+        words.extend(self.view.words(program)?);
         words.extend(["--chdir".into(), dir.into(), "--".into()]);
-        words.extend([self.runner.clone().into(), "sandbox-start".into(), "--".into()]);
-        words
+        words.extend([self.runner.clone().into(), "sandbox-start".into(), "--status".into()]);
+        words.extend([status.to_string().into(), "--".into()]);
+        words.extend([self.runner.clone().into(), "sandbox-run".into(), "--".into()]);
+        Ok(words)
     }
 }
 
 impl View {
-    fn words(&self, program: &Path) -> Vec<OsString> {
+    fn words(&self, program: &Path) -> io::Result<Vec<OsString>> {
         let mut words = Words::default();
         words.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
-        let hidden = Hidden::of_host();
+        let (hidden, mounts) = (Hidden::of_host(), Mounts::of_host()?);
+        let leaks = Leaks::of_host(&mounts, &hidden, &self.data, &self.shown)?;
+        for (dir, sockets) in &leaks.sockets {
+            words.without_sockets(dir, sockets, &mounts);
+        }
+        for path in &leaks.files {
+            words.add([OsStr::new("--ro-bind"), OsStr::new("/dev/null"), path.as_ref()]);
+        }
+        for path in &leaks.dirs {
+            words.add([OsStr::new("--tmpfs"), path.as_ref()]);
+        }
         for path in &hidden.dirs {
             words.add([OsStr::new("--tmpfs"), path.as_ref()]);
         }
@@ -119,11 +148,11 @@ impl View {
         // The data directory comes last, so that no other mount shows it again.
         outside.iter().filter(|mount| !self.is_own(mount)).for_each(|mount| words.mount(mount));
         words.add([OsStr::new("--tmpfs"), self.data.as_ref()]);
-        self.inside.iter().for_each(|mount| words.require(mount));
-        for path in hidden.dirs.iter().chain([&self.data]) {
+        self.inside.iter().for_each(|mount| words.mount(mount));
+        for path in hidden.dirs.iter().chain(&leaks.dirs).chain([&self.data]) {
             words.add([OsStr::new("--remount-ro"), path.as_ref()]);
         }
-        words.0
+        Ok(words.0)
     }
 
     fn is_own(&self, mount: &Mount) -> bool {
@@ -140,28 +169,30 @@ impl Words {
         self.0.extend(words.iter().map(|word| word.as_ref().to_owned()));
     }
 
-    /// Mounts a directory that the job writes, which must exist. Other files may be missing.
-    fn require(&mut self, mount: &Mount) {
-        match mount {
-            Mount::Write(path) => {
-                self.add([OsStr::new("--bind"), path.as_ref(), place(path).as_ref()]);
-            }
-            Mount::Read(_) | Mount::Instead(..) => self.mount(mount),
+    /// Hides sockets. bubblewrap mounts over a socket only in a writable mount, so their directory
+    /// gets a mount of its own, which is read-only at the end.
+    fn without_sockets(&mut self, dir: &Path, sockets: &BTreeSet<PathBuf>, mounts: &Mounts) {
+        self.add([OsStr::new("--bind"), dir.as_ref(), dir.as_ref()]);
+        for socket in sockets {
+            self.add([OsStr::new("--ro-bind"), OsStr::new("/dev/null"), socket.as_ref()]);
+        }
+        for path in mounts.below(dir).chain([dir]) {
+            self.add([OsStr::new("--remount-ro"), path.as_ref()]);
         }
     }
 
     fn mount(&mut self, mount: &Mount) {
         let (how, from, to) = match mount {
-            Mount::Read(path) => ("--ro-bind-try", path, place(path)),
-            Mount::Write(path) => ("--bind-try", path, place(path)),
-            Mount::Instead(from, to) => ("--ro-bind-try", from, place(to)),
+            Mount::Read(path) => ("--ro-bind", path, place(path)),
+            Mount::Write(path) => ("--bind", path, place(path)),
+            Mount::Instead(from, to) => ("--ro-bind", from, place(to)),
         };
         self.add([OsStr::new(how), from.as_ref(), to.as_ref()]);
     }
 }
 
 /// Returns the mounts that a job needs because of its environment: the hidden directories of its
-/// search path, and files that variables of the customer name.
+/// search path, the certificates of the system, and files that variables of the customer name.
 pub(crate) fn of_environment<'v>(path: &str, values: impl Iterator<Item = &'v str>) -> Vec<Mount> {
     let hidden = Hidden::of_host();
     let dirs = std::env::split_paths(path).filter(|dir| hidden.contains(dir) && dir.is_dir());
@@ -171,8 +202,10 @@ pub(crate) fn of_environment<'v>(path: &str, values: impl Iterator<Item = &'v st
             std::env::split_paths(path).map(|dir| dir.join(name)).find(|file| file.is_file());
         fs::canonicalize(found?).ok().filter(|file| hidden.contains(file))
     });
+    let certificates = CERTIFICATES.into_iter().map(PathBuf::from);
+    let certificates = certificates.filter(|dir| hidden.contains(dir) && dir.is_dir());
     let files = values.map(PathBuf::from).filter(|path| hidden.contains(path) && path.is_file());
-    dirs.chain(tools).chain(files).map(Mount::Read).collect()
+    dirs.chain(tools).chain(certificates).chain(files).map(Mount::Read).collect()
 }
 
 #[cfg(test)]
@@ -185,13 +218,14 @@ mod tests {
             tmp: data.join("jobs/1/own-tmp"),
             outside: vec![Mount::Read("/root/data/keys".into()), Mount::Write("/srv/cache".into())],
             inside: vec![Mount::Write(data.join("jobs/1/work"))],
+            shown: Vec::new(),
             data,
         }
     }
 
     #[test]
     fn no_mount_shows_the_data_directory_again() {
-        let words = view().words(Path::new("/bin/sh"));
+        let words = view().words(Path::new("/bin/sh")).unwrap();
         let place = |word: &str| words.iter().position(|found| found == word);
         assert_eq!(place("/root/data/keys"), None);
         assert!(place("/srv/cache") < place("/root/data"));

@@ -1,11 +1,7 @@
 //! Runs a child in its own process group: reads its output, waits for its end, and stops it.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
+    collections::BTreeMap, ffi::OsString, os::fd::AsRawFd as _, path::PathBuf, process::Stdio,
     time::Duration,
 };
 
@@ -24,7 +20,12 @@ use super::{
     lines::Lines,
     plugin::{Halt, IoContext, Work},
 };
-use crate::{host::Process, journal::Stop, processes};
+use crate::{
+    host::Process,
+    isolation::{self, EndOfProgram, ProgramEnd},
+    journal::Stop,
+    processes,
+};
 
 /// Longest line in bytes. Longer ones are split.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
@@ -93,25 +94,18 @@ impl ChildEnd {
     }
 }
 
-/// Returns the signal that ended a child. bubblewrap exits with 128 and the number of the signal that
-/// ended its program.
-pub(crate) fn signal_of(status: ExitStatus, work: &Work<'_>) -> Option<i32> {
-    let in_sandbox = || {
-        let number = status.code()?.checked_sub(128)?;
-        (work.job.sandbox.is_some() && (1..=64).contains(&number)).then_some(number)
-    };
-    status.signal().or_else(in_sandbox)
-}
-
 /// Process group of a child. Dropping it kills every member.
-pub(crate) struct ProcessGroup(Pid);
+pub(crate) struct ProcessGroup {
+    id: Pid,
+    in_sandbox: bool,
+}
 
 impl ProcessGroup {
     /// Sends a signal. A group without members is not an error.
     pub(crate) fn signal(&self, signal: Signal) {
         // 0 would be the group of this process.
-        if self.0.as_raw() > 0 {
-            let _gone = killpg(self.0, signal);
+        if self.id.as_raw() > 0 {
+            let _gone = killpg(self.id, signal);
         }
     }
 
@@ -144,11 +138,13 @@ impl ProcessGroup {
         self.members().map_or(true, |members| !members.is_empty())
     }
 
-    /// Returns the members, without the first process of a sandbox. It waits for all processes in
-    /// the sandbox, and ignores signals that stop a program.
+    /// Returns the members, without the processes of a sandbox that wait for the program and ignore
+    /// the signals that stop it.
     fn members(&self) -> std::io::Result<Vec<Process>> {
-        let mut members = processes::of_group(self.0.as_raw().unsigned_abs())?;
-        members.retain(|member| !processes::is_first_of_namespace(member.pid));
+        let mut members = processes::of_group(self.id.as_raw().unsigned_abs())?;
+        if self.in_sandbox {
+            members.retain(|member| !isolation::waits_for_program(member.pid));
+        }
         Ok(members)
     }
 }
@@ -172,25 +168,37 @@ pub(crate) enum Input {
     Pipe,
 }
 
+/// Child that was started.
+pub(crate) struct Started {
+    pub child: Child,
+    pub group: ProcessGroup,
+    pub end: EndOfProgram,
+}
+
 /// Starts a child. Its environment consists of [`Work::environment`] and the variables of the spec.
 pub(crate) async fn spawn(
     spec: &ChildSpec,
     work: &Work<'_>,
     input: Input,
     sink: &mut dyn Sink,
-) -> Result<(Child, ProcessGroup), Halt> {
+) -> Result<Started, Halt> {
     if work.job.cancel.requested.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
     let gate = if input == Input::Pipe { GATE } else { GATE_WITHOUT_INPUT };
     let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), gate.into()];
+    let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
+    let name = name.to_string_lossy().into_owned();
+    let (mut end, mut passed) = (EndOfProgram::without_sandbox(), None);
     if let Some(sandbox) = work.sandbox(spec) {
-        words.extend(sandbox.words(&spec.program, &spec.dir));
+        let starting = || format!("cannot start {name} in a sandbox");
+        let (reader, writer) = isolation::status_pipe().doing(starting)?;
+        let number = writer.as_raw_fd();
+        words.extend(sandbox.words(&spec.program, &spec.dir, number).doing(starting)?);
+        (end, passed) = (reader, Some(writer));
     }
     words.push(spec.program.clone().into_os_string());
     words.extend(spec.args.iter().cloned());
-    let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
-    let name = name.to_string_lossy().into_owned();
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -205,7 +213,7 @@ pub(crate) async fn spawn(
         .kill_on_drop(true);
     let mut tries = 0;
     let mut child = loop {
-        match processes::spawn(&mut command) {
+        match processes::spawn_with(&mut command, passed.as_ref()) {
             Ok(child) => break child,
             Err(e) if e.raw_os_error() == Some(nix::libc::ETXTBSY) && tries < BUSY_RETRIES => {
                 tries += 1;
@@ -214,15 +222,17 @@ pub(crate) async fn spawn(
             Err(source) => return Err(PluginError::SpawnFailed { command: name, source }.into()),
         }
     };
+    drop(passed);
     let number = child.id().unwrap_or_default();
-    let group = ProcessGroup(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
+    let id = Pid::from_raw(i32::try_from(number).unwrap_or_default());
+    let group = ProcessGroup { id, in_sandbox: end.is_of_sandbox() };
     let grace_ms = work.manifest.timeouts.grace_ms;
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
     // The program does not run yet, so an error here interrupts nothing.
     sink.child(number, stop)
         .doing(|| format!("cannot start {name}: its process cannot be recorded in the journal"))?;
     open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
-    Ok((child, group))
+    Ok(Started { child, group, end })
 }
 
 async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
@@ -253,18 +263,19 @@ pub(crate) async fn run(
 
 /// Follows a child to its end. A child that exits with 0 has succeeded, even if it was stopped.
 pub(crate) async fn follow(
-    (mut child, group): (Child, ProcessGroup),
+    started: Started,
     spec: &ChildSpec,
     work: &Work<'_>,
     sink: &mut dyn Sink,
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
 ) -> Result<ChildEnd, Halt> {
+    let Started { mut child, group, end } = started;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(PluginError::PluginFailed("the child has no output pipes".into()).into());
     };
     let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
     let cancel = &work.job.cancel;
-    let mut status: Option<ExitStatus> = None;
+    let mut status: Option<ProgramEnd> = None;
     let (mut stop_requested, mut forced, mut timed_out) = (false, false, false);
     let began = Instant::now();
     let mut deadline = began;
@@ -275,13 +286,12 @@ pub(crate) async fn follow(
     let mut signalled = Some(Vec::new());
     let mut check = interval(CHECK_INTERVAL);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let in_sandbox = work.sandbox(spec).is_some();
     while status.is_none() || left_behind || !out.is_done() || !err.is_done() {
         // The sandbox has not started its program yet, so the program has not received the signal.
-        let starting = in_sandbox
+        let starting = end.is_of_sandbox()
             && stop_requested
             && status.is_none()
-            && !signalled.iter().flatten().any(processes::is_program_of_sandbox);
+            && !signalled.iter().flatten().any(isolation::is_program);
         tokio::select! {
             line = out.next(), if !out.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
@@ -290,7 +300,9 @@ pub(crate) async fn follow(
                 if let Some(line) = line { each(sink, Stream::Err, &line.bytes); }
             }
             exit = child.wait(), if status.is_none() => {
-                status = Some(exit.doing(|| "cannot wait for the child process".into())?);
+                let exit = exit.doing(|| "cannot wait for the child process".into())?;
+                // If the sandbox was killed, its program may end later.
+                status = Some(end.of(exit));
                 // Remaining members would outlive the job and may be writing. A shell, for example,
                 // stops before the program that it runs.
                 left_behind = group.may_run();
@@ -343,16 +355,22 @@ pub(crate) async fn follow(
             }
         }
     }
-    let signal = |status| if in_sandbox { signal_of(status, work) } else { status.signal() };
-    match status.map(|status| (status.code().filter(|_| signal(status).is_none()), signal(status)))
-    {
+    match status {
         _ if timed_out && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
-        Some((Some(0), _)) => Ok(ChildEnd::Exit(0)),
+        Some(ProgramEnd::Exit(0)) => Ok(ChildEnd::Exit(0)),
         _ if stop_requested || forced => Err(Halt::cancelled(forced)),
-        Some((Some(code), _)) => Ok(ChildEnd::Exit(code)),
-        Some((None, number)) => Ok(ChildEnd::Signal(number.unwrap_or_default())),
+        Some(ProgramEnd::Exit(code)) => Ok(ChildEnd::Exit(code)),
+        Some(ProgramEnd::Signal(number)) => Ok(ChildEnd::Signal(number)),
+        Some(ProgramEnd::NotStarted) => Err(not_started(spec).into()),
         None => {
             Err(PluginError::PluginFailed("the exit status of the child is unknown".into()).into())
         }
     }
+}
+
+/// Returns the error of a sandbox that ended before it started its program.
+fn not_started(spec: &ChildSpec) -> PluginError {
+    let command = format!("{} in a sandbox", spec.program.display());
+    let why = "the sandbox failed before it started the program, so the program did not run; the log contains its message";
+    PluginError::SpawnFailed { command, source: std::io::Error::other(why) }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{order::ShimOrder, recorder::Recorder};
 use crate::{
     data::{self, Data, JobDir},
-    isolation::{self, Choice, JobNetwork, Mount, Sandbox, View},
+    isolation::{self, Choice, JobNetwork, Mount, Sandbox, View, starts_programs},
     journal::JournalEvent,
     plugins::is_safe_name,
     policy,
@@ -26,20 +26,19 @@ use crate::{
 /// Resolver configuration of the host.
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// Reports the start of the job with its isolation, in the journal and in the log, too.
+/// Reports the start of the job, in the journal and in the log, too. `isolation` is the choice for
+/// the job and its network; `None` if nothing will run.
 pub(super) fn report(
     recorder: &Recorder,
     execution: ExecutionId,
-    choice: &Choice,
-    kind: Option<JobKind>,
+    isolation: Option<(&Choice, JobKind, &JobNetwork)>,
 ) -> io::Result<()> {
-    let outside = Choice {
-        why: "this kind of job runs only git, outside of a sandbox".into(),
-        ..Choice::default()
-    };
-    let choice = if kind.is_none_or(starts_programs) { choice } else { &outside };
-    let (isolation, note) = (choice.report(), choice.note());
     let mut writer = recorder.writer();
+    let Some((choice, kind, network)) = isolation else {
+        return writer.report(ReportBody::Started { isolation: None });
+    };
+    let applied = applied(choice, kind, network.holder().is_some());
+    let (isolation, note) = (applied.report(), applied.note());
     // The vendor reads the log. Only the journal names the paths and ports of the customer.
     writer.write_shim_record(&format!("isolation: {}", isolation.text()));
     let entry = JournalEvent::Isolated { execution, isolation: isolation.clone(), note };
@@ -47,14 +46,13 @@ pub(super) fn report(
     writer.report(ReportBody::Started { isolation: Some(isolation) })
 }
 
-/// Returns whether jobs of this kind start programs in a sandbox.
-fn starts_programs(kind: JobKind) -> bool {
-    match kind {
-        JobKind::Build | JobKind::Preflight | JobKind::Plan | JobKind::Apply | JobKind::Action => {
-            true
-        }
-        JobKind::Resolve | JobKind::Sync => false,
+/// Returns the isolation that the programs of a job have.
+fn applied(choice: &Choice, kind: JobKind, has_network: bool) -> Choice {
+    if !starts_programs(kind) {
+        return Choice { why: choice.why.clone(), ..Choice::default() };
     }
+    let pasta = choice.pasta.clone().filter(|_| has_network);
+    Choice { pasta, ..choice.clone() }
 }
 
 /// Creates the network of the job. A job that starts no program of its own uses the host's.
@@ -93,6 +91,14 @@ pub(super) fn of_job(
     let runner = env.get("STEAD_RUNNER").map(PathBuf::from);
     let runner = runner.context("the path of the runner is missing")?;
     data::directory(&dir.own_tmp())?;
+    for path in choice.read.iter().chain(&choice.write) {
+        anyhow::ensure!(
+            path.exists(),
+            "cannot show {} to the job: it does not exist; create it, or remove it from `sandbox_read` and `sandbox_write` in \
+             the policy",
+            path.display()
+        );
+    }
     let values = order.pass_env.values().map(String::as_str);
     let mut outside = isolation::of_environment(&order.path, values);
     outside.extend(choice.read.iter().cloned().map(Mount::Read));
@@ -100,7 +106,8 @@ pub(super) fn of_job(
     outside.extend(policy_file(data)?.map(|path| Mount::Instead("/dev/null".into(), path)));
     outside.extend(resolver(dir, network)?);
     let inside = inside(data, dir, manifest, &runner)?;
-    let view = View { data: data.root().to_owned(), tmp: dir.own_tmp(), outside, inside };
+    let shown = choice.read.iter().chain(&choice.write).cloned().collect();
+    let view = View { data: data.root().to_owned(), tmp: dir.own_tmp(), outside, inside, shown };
     let loopback = choice.loopback.clone();
     let (network, closes_namespaces) = (network.holder(), choice.closes_namespaces);
     Ok(Some(Sandbox { bwrap, closes_namespaces, runner, network, loopback, view }))
@@ -122,7 +129,9 @@ fn inside(data: &Data, dir: &JobDir, manifest: &Manifest, runner: &Path) -> io::
     }
     if let Some(plan) = &manifest.plan {
         let name = plan.to_string().trim_start_matches("sha256:").to_owned();
-        mounts.push(Mount::Read(data.path("plans").join(name)));
+        // Without its plan, an apply ends before it starts a program.
+        let plan = data.path("plans").join(name);
+        mounts.extend(plan.exists().then_some(Mount::Read(plan)));
     }
     Ok(mounts)
 }
@@ -144,4 +153,27 @@ fn resolver(dir: &JobDir, network: &JobNetwork) -> io::Result<Option<Mount>> {
     let host = fs::read_to_string(&path).unwrap_or_default();
     data::replace(&dir.resolver(), isolation::resolver(&host).as_bytes())?;
     Ok(Some(Mount::Instead(dir.resolver(), path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::isolation::Protection;
+
+    use super::*;
+
+    #[test]
+    fn the_report_states_what_was_applied() {
+        let level = IsolationLevel::Sandbox;
+        let (bwrap, pasta) = (Some("/usr/bin/bwrap".into()), Some("/usr/bin/pasta".into()));
+        let choice = Choice { level, bwrap, pasta, ..Choice::default() };
+        let report = |kind, has_network| applied(&choice, kind, has_network).report();
+        assert_eq!(report(JobKind::Apply, true).not_enforced, []);
+        let shared = [Protection::Network, Protection::Metadata];
+        assert_eq!(report(JobKind::Apply, false).not_enforced, shared);
+        for kind in [JobKind::Resolve, JobKind::Sync] {
+            let outside = report(kind, false);
+            assert_eq!(outside.level, IsolationLevel::Process);
+            assert_eq!(outside.not_enforced, Protection::ALL);
+        }
+    }
 }

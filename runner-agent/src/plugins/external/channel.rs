@@ -16,11 +16,14 @@ use tokio::{
 };
 
 use super::value_file;
-use crate::plugins::{
-    contract::{PluginError, Sink, Stream},
-    lines::Lines,
-    plugin::{Halt, IoContext, Work},
-    process::{self, ChildSpec, Code, Input, ProcessGroup},
+use crate::{
+    isolation::{EndOfProgram, ProgramEnd},
+    plugins::{
+        contract::{PluginError, Sink, Stream},
+        lines::Lines,
+        plugin::{Halt, IoContext, Work},
+        process::{self, ChildSpec, Code, Input, ProcessGroup, Started},
+    },
 };
 
 /// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
@@ -32,6 +35,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Channel {
     child: Child,
     group: ProcessGroup,
+    end: EndOfProgram,
     stdin: Option<ChildStdin>,
     messages: Lines<ChildStdout>,
     stderr: Lines<ChildStderr>,
@@ -65,7 +69,8 @@ impl Channel {
             limit: None,
             code: Code::Job,
         };
-        let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
+        let started = process::spawn(&spec, work, Input::Pipe, sink).await?;
+        let Started { mut child, group, end } = started;
         let (Some(from), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no output pipes".into()).into());
         };
@@ -75,6 +80,7 @@ impl Channel {
         Ok(Channel {
             child,
             group,
+            end,
             stdin: to,
             messages: from,
             stderr,
@@ -141,7 +147,7 @@ impl Channel {
             tokio::select! {
                 line = self.messages.next() => {
                     let Some(line) = line else {
-                        return Err(self.closed_output_failure(name, kill_at.is_some(), work, sink).await);
+                        return Err(self.closed_output_failure(name, kill_at.is_some(), sink).await);
                     };
                     if line.cut {
                         let failed = format!("it sent a message of more than {MESSAGE_LIMIT} bytes");
@@ -277,17 +283,22 @@ impl Channel {
         &mut self,
         name: &str,
         cancelled: bool,
-        work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Halt {
         let status = self.drain_stderr(sink).await;
         if cancelled {
             return Halt::cancelled(false);
         }
-        if let Some(number) = status.and_then(|status| process::signal_of(status, work)) {
-            return Halt::signal(number, format!("the plugin was ended by signal {number}"));
-        }
-        let how = status.map_or("its output closed".into(), |status| status.to_string());
+        let how = match status.map(|status| self.end.of(status)) {
+            Some(ProgramEnd::Signal(number)) => {
+                return Halt::signal(number, format!("the plugin was ended by signal {number}"));
+            }
+            Some(ProgramEnd::Exit(code)) => format!("exit status: {code}"),
+            Some(ProgramEnd::NotStarted) => {
+                "the sandbox failed before it started the plugin".to_owned()
+            }
+            None => "its output closed".to_owned(),
+        };
         PluginError::PluginFailed(format!("it ended before it responded to {name}: {how}")).into()
     }
 }

@@ -141,7 +141,8 @@ async fn all_failures_are_in_one_report() {
 async fn a_plugin_that_the_policy_refuses_never_starts() {
     let mut runner = runner(Some("1.9.8"));
     let policy = runner.at("policy.toml");
-    fs::write(&policy, "version = 1\nplugins = [\"terraform_module\"]\n").unwrap();
+    fs::write(&policy, "version = 1\nisolation = \"process\"\nplugins = [\"terraform_module\"]\n")
+        .unwrap();
     runner.rules.policy = Policy::read(&policy).unwrap();
     let jobs = vec![planned("front", odd(&runner, "[]"), known(json!({"component": "front"})))];
     let (found, record) = checks(&runner, jobs.clone()).await;

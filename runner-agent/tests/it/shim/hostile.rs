@@ -1,240 +1,280 @@
 //! A hostile job tries to reach more than its own, at each level. The results are a table in
 //! `docs/security.md`.
-use std::{os::unix::net::UnixListener, path::Path};
+//!
+//! Each attempt must succeed at the level `process` as root, so that its target exists, and must
+//! fail in a sandbox with an expected error.
+mod attempts;
+
+use std::{
+    os::unix::{
+        fs::{PermissionsExt as _, chown},
+        net::UnixListener,
+    },
+    path::Path,
+};
 
 use runner_agent::policy;
 
+use self::attempts::{ATTEMPTS, Enforced, HOST, PROGRAM};
 use super::*;
 
-/// Attempts with a shell command that succeeds if the job reaches its goal.
-const ATTEMPTS: &[(&str, &str)] = &[
-    ("read the runner's identity key", r#"cat "$DATA/keys/identity""#),
-    ("read the seed of the install", r#"cat "$DATA/keys/install""#),
-    ("read the journal", r#"cat "$DATA/journal.ndjson""#),
-    ("change the journal", r#"true >> "$DATA/journal.ndjson""#),
-    ("read the policy", r#"grep -q version "$POLICY""#),
-    ("change the policy", r#"[ -s "$POLICY" ] && true >> "$POLICY""#),
-    ("disable the runner", r#"[ -d "$DATA/keys" ] && true > "$DATA/disabled.probe""#),
-    ("read the files of another job", r#"cat "$DATA/jobs/other/work/file""#),
-    ("read the state of another component", r#"cat "$DATA/state/other/terraform.tfstate""#),
-    (
-        "connect to the socket of another job",
-        r#""$PYTHON" -c "import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ['DATA'] + '/jobs/other/redact/socket')""#,
-    ),
-    ("see the processes of another job", r#"[ -d "/proc/$OTHER" ]"#),
-    (
-        "read the environment of another job",
-        "grep -aq SECRET_OF_THE_OTHER_JOB /proc/[0-9]*/environ",
-    ),
-    ("send a signal to another job", r#"kill -0 "$OTHER""#),
-    (
-        "trace a process of another job (`ptrace`)",
-        r#""$PYTHON" -c "import ctypes, os; exit(ctypes.CDLL(None).ptrace(16, int(os.environ['OTHER']), 0, 0) != 0)""#,
-    ),
-    ("read the token of the job in the memory of the shim", r#""$PYTHON" -c "$MEMORY""#),
-    ("read the home directory of the runner's user", r#"cat "$SECRET_HOME/file""#),
-    ("use sockets of services in `/run`", r#"[ -n "$(ls /run | grep -v '^systemd$')" ]"#),
-    ("write outside of the job's directories", r#"true > "$VISIBLE/new""#),
-    (
-        "connect to a service on the host's loopback interface",
-        r#""$PYTHON" -c "$CONNECT" 127.0.0.1"#,
-    ),
-    ("connect to the metadata service of the cloud", r#""$PYTHON" -c "$CONNECT" 169.254.169.254"#),
-    (
-        "connect to it with a socket that is bound to the interface (`SO_BINDTODEVICE`)",
-        r#""$PYTHON" -c "$BOUND" 169.254.169.254"#,
-    ),
-    (
-        "connect to it over IPv6, with a socket that is bound to the interface",
-        r#""$PYTHON" -c "$BOUND" fd00:ec2::254"#,
-    ),
-    ("create a user namespace", "unshare --user true"),
-    ("start 300 processes", "for n in $(seq 300); do sleep 1 & done; wait"),
-    ("fill the disk (write 100 MB)", r#"head -c 100000000 /dev/zero > "$HOME/fill""#),
-    ("mount a file system", "mount -t tmpfs none /mnt"),
-    ("change the routes", "ip route add unreachable 192.0.2.77"),
-];
+/// User `nobody`.
+const USER: u32 = 65_534;
+const REACHED: &str = "reached";
 
-/// Searches the memory of the shim for the job token, which the manifest does not contain.
-const MEMORY: &str = r#"
-import glob
-found = False
-def search(process):
-    if b'\0shim\0' not in open(process + '/cmdline', 'rb').read():
-        return False
-    memory = open(process + '/mem', 'rb', 0)
-    for line in open(process + '/maps'):
-        range_, mode = line.split()[:2]
-        start, end = (int(part, 16) for part in range_.split('-'))
-        if mode.startswith('rw') and end < 2 ** 63:
-            memory.seek(start)
-            if b'job-token' + b'-1234567890' in memory.read(end - start):
-                return True
-    return False
-for process in glob.glob('/proc/[0-9]*'):
-    try:
-        found = found or search(process)
-    except OSError:
-        pass
-exit(not found)
-"#;
-
-/// Python outside of the directories of version managers, which a sandbox hides in part.
-struct Python {
-    program: PathBuf,
-    prefix: PathBuf,
+/// Isolation and user of a column of the table.
+struct Column {
+    title: &'static str,
+    choice: Choice,
+    is_root: bool,
 }
 
-impl Python {
-    fn find() -> Option<Python> {
-        let print =
-            "import os, sys; print(os.path.realpath(sys.executable)); print(sys.base_prefix)";
-        let output = Command::new("python3").args(["-c", print]).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        let mut lines = text.lines().map(PathBuf::from);
-        Some(Python { program: lines.next()?, prefix: lines.next()? })
+/// Directories of one run.
+struct Place {
+    /// Visible in a sandbox: below the target directory.
+    visible: tempfile::TempDir,
+    /// Home of the runner's user.
+    home: tempfile::TempDir,
+    programs: tempfile::TempDir,
+    _socket: UnixListener,
+    run_socket: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let below_target = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (visible, home, programs) = (below_target(), below_target(), below_target());
+        fs::write(home.path().join("file"), "secret").unwrap();
+        fs::write(visible.path().join("policy.toml"), "version = 1\n").unwrap();
+        for dir in ["alias", "proc"] {
+            fs::create_dir(visible.path().join(dir)).unwrap();
+        }
+        let run_socket = PathBuf::from(format!("/run/stead-hostile-{}", std::process::id()));
+        let socket = UnixListener::bind(&run_socket).unwrap();
+        fs::set_permissions(&run_socket, fs::Permissions::from_mode(0o666)).unwrap();
+        let runner = programs.path().join("stead-runner");
+        fs::copy(env!("CARGO_BIN_EXE_stead-runner"), &runner).unwrap();
+        for path in [visible.path(), home.path(), programs.path(), &runner] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Place { visible, home, programs, _socket: socket, run_socket }
+    }
+
+    /// Gives the files to a user, as if the runner had made them.
+    fn belongs_to(&self, user: u32) {
+        for dir in [self.visible.path(), self.home.path()] {
+            chown(dir, Some(user), Some(user)).unwrap();
+        }
+        for file in [self.visible.path().join("policy.toml"), self.home.path().join("file")] {
+            chown(file, Some(user), Some(user)).unwrap();
+        }
     }
 }
 
-/// Connects with a socket that is bound to the interface, which needs no capability.
-const BOUND: &str = r#"
-import socket, sys
-address = sys.argv[1]
-device = [name for _, name in socket.if_nameindex() if name != 'lo'][0]
-s = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET)
-s.settimeout(3)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-s.connect((address, 8999))
-"#;
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _removed = fs::remove_file(&self.run_socket);
+        let pids = fs::read_to_string(self.programs.path().join("pids")).unwrap_or_default();
+        let _ended = Command::new("kill").arg("-KILL").args(pids.split_whitespace()).output();
+    }
+}
 
-const CONNECT: &str = "import socket, sys; socket.create_connection((sys.argv[1], 8999), 3)";
+/// Files of the runner and of another job, which the job must not reach.
+fn write_targets(data: &Data) -> UnixListener {
+    for dir in ["keys", "jobs/other/work", "jobs/other/redact", "state/other"] {
+        data::directory(&data.path(dir)).unwrap();
+    }
+    for file in ["keys/identity", "keys/install", "jobs/other/work/file"] {
+        data::replace(&data.path(file), b"secret").unwrap();
+    }
+    data::replace(&data.path("state/other/terraform.tfstate"), br#"{"leak": "secret"}"#).unwrap();
+    UnixListener::bind(data.path("jobs/other/redact/socket")).unwrap()
+}
 
-/// Network of the host in this test: an interface with a default route, a service at all
-/// addresses, and an address of a metadata service.
-const HOST_NETWORK: &str = r#"
-    ip link set lo up && ip link add v0 type veth peer name v1 &&
-    ip address add 10.77.0.2/24 dev v0 && ip link set v0 up && ip link set v1 up &&
-    ip -6 address add 2001:db8::2/64 dev v0 nodad && ip route add default via 10.77.0.1 &&
-    ip -6 route add default via 2001:db8::1 || exit 9
-    # The cloud is a neighbour, as on a virtual machine: a route to it exists only through the interface.
-    unshare --net sleep 600 & cloud=$!
-    while [ /proc/$cloud/ns/net -ef /proc/self/ns/net ]; do sleep 0.05; done
-    ip link set v1 netns $cloud && nsenter --net --target $cloud sh -c "
-        ip link set lo up && ip link set v1 up && ip address add 10.77.0.1/24 dev v1 &&
-        ip address add 169.254.169.254/32 dev v1 && ip -6 address add 2001:db8::1/64 dev v1 nodad &&
-        ip -6 address add fd00:ec2::254/128 dev v1 nodad" || exit 9
-    python3 -m http.server 8999 --bind 0.0.0.0 >/dev/null 2>&1 &
-    nsenter --net --target $cloud python3 -m http.server 8999 --bind :: >/dev/null 2>&1 &
-    for address in 169.254.169.254 fd00:ec2::254; do
-        until python3 -c "import socket; socket.create_connection(('$address', 8999), 1)" 2>/dev/null; do
-            sleep 0.05
-        done
-    done
-    until python3 -c "import socket; socket.create_connection(('127.0.0.1', 8999))" 2>/dev/null; do
-        sleep 0.05
-    done
-    exec "$@"
-"#;
+/// Returns the words that run a command as the user of a column.
+fn as_user(column: &Column) -> Vec<String> {
+    match column.is_root {
+        true => Vec::new(),
+        false => {
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into()
+        }
+    }
+}
 
-/// Returns the numbers of the attempts that succeed with this isolation.
-fn reached(choice: Choice, python: &Python, visible: &Path) -> Vec<bool> {
-    ISOLATION.set(Choice { read: vec![python.prefix.clone()], ..choice });
-    let home = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
-    fs::write(home.path().join("file"), "secret").unwrap();
-    let mut other =
-        Command::new("sleep").arg("6174").env("SECRET_OF_THE_OTHER_JOB", "x").spawn().unwrap();
-    let pid = other.id();
+/// Returns the result of each attempt.
+fn results(column: &Column, python: &Path) -> Vec<String> {
+    ISOLATION.set(column.choice.clone());
+    let place = Place::new();
+    let visible = place.visible.path();
     let policy = visible.join("policy.toml");
-    fs::write(&policy, "version = 1\n").unwrap();
-    let socket = RefCell::new(None);
-    let mut script = format!(
-        "export DATA=\"${{STEAD_RUNNER%/bin/*}}\" POLICY={} VISIBLE={} OTHER={pid} SECRET_HOME={} PYTHON={}\n",
+    let mut words = as_user(column);
+    words.extend(["sleep".into(), "6174".into()]);
+    let mut other = Command::new(&words[0])
+        .args(&words[1..])
+        .env("SECRET_OF_THE_OTHER_JOB", "x")
+        .spawn()
+        .unwrap();
+    let codes: Vec<&str> = ATTEMPTS.iter().map(|(_, code, _)| *code).collect();
+    let script = format!(
+        "export DATA=\"${{STEAD_RUNNER%/bin/*}}\" POLICY={} VISIBLE={} OTHER={} SECRET_HOME={} RUN_SOCKET={}\n\
+         {} - <<'END'\nATTEMPTS = {}\n{PROGRAM}\nEND\nsetsid sleep 6175 >/dev/null 2>&1 &\n",
         policy.display(),
         visible.display(),
-        home.path().display(),
-        python.program.display()
+        other.id(),
+        place.home.path().display(),
+        place.run_socket.display(),
+        python.display(),
+        serde_json::to_string(&codes).unwrap(),
     );
-    // Without its tools, an attempt would fail for another reason.
-    script += "\"$PYTHON\" -c 'import ctypes, glob, socket' && command -v ip mount setsid >/dev/null && echo tools\n";
-    for (name, text) in [("MEMORY", MEMORY), ("BOUND", BOUND), ("CONNECT", CONNECT)] {
-        script += &format!("{name}=$(cat <<'END'\n{text}\nEND\n)\nexport {name}\n");
-    }
-    for (number, (_, command)) in ATTEMPTS.iter().enumerate() {
-        script += &format!("if {{ {command}\n}} >/dev/null 2>&1; then echo {number}; fi\n");
-    }
-    script += "setsid sleep 6175 >/dev/null 2>&1 &\n";
+    let socket = RefCell::new(None);
     let program = |data: &Data| {
-        for file in ["keys/identity", "keys/install", "jobs/other/work/file"] {
-            data::directory(data.path(file).parent().unwrap()).unwrap();
-            data::replace(&data.path(file), b"secret").unwrap();
-        }
-        for dir in ["state/other", "jobs/other/redact"] {
-            data::directory(&data.path(dir)).unwrap();
-        }
-        data::replace(&data.path("state/other/terraform.tfstate"), b"secret").unwrap();
-        *socket.borrow_mut() =
-            Some(UnixListener::bind(data.path("jobs/other/redact/socket")).unwrap());
+        *socket.borrow_mut() = Some(write_targets(data));
         policy::Choice::File(policy.clone()).record(data).unwrap();
+        if !column.is_root {
+            place.belongs_to(USER);
+            let top = data.root().parent().unwrap();
+            let owner = format!("{USER}:{USER}");
+            assert!(
+                Command::new("chown").args(["-R", &owner]).arg(top).status().unwrap().success()
+            );
+        }
         let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "sh", "-c", HOST_NETWORK, "sh"]);
-        command.arg(env!("CARGO_BIN_EXE_stead-runner"));
+        command.args(["--net", "--mount", "sh", "-c", HOST, "sh"]);
+        command.env("DATA", data.root()).env("VISIBLE", visible).env("PYTHON", python);
+        command.env("TUN", place.programs.path().join("tun"));
+        command.env("PIDS", place.programs.path().join("pids")).env("HOME", place.home.path());
+        command.args(as_user(column)).arg(place.programs.path().join("stead-runner"));
         command
     };
     let mut run = start_as(&script, MINUTE, |_| {}, program);
     let last = run.end();
     other.kill().unwrap();
     other.wait().unwrap();
-    assert_eq!(last.outcome, Outcome::Succeeded, "{:?}", run.records());
+    assert_eq!(last.outcome, Outcome::Succeeded, "{}: {:?}", column.title, run.records());
     let left = Command::new("pgrep").args(["-f", "sleep 6175"]).output().unwrap();
     assert!(left.stdout.is_empty(), "a process outlived the job");
     assert_eq!(last.not_ended, Vec::<String>::new());
     let lines = run.lines();
-    assert!(lines.iter().any(|line| line == "tools"), "{:?}", run.records());
-    (0..ATTEMPTS.len()).map(|number| lines.contains(&number.to_string())).collect()
+    let result = |number| {
+        let prefix = format!("attempt {number} ");
+        let found = lines.iter().find_map(|line| line.strip_prefix(&prefix));
+        found.unwrap_or_else(|| panic!("attempt {number} has no result: {lines:?}")).to_owned()
+    };
+    (0..ATTEMPTS.len()).map(result).collect()
+}
+
+/// Checks that each attempt ended as it must in this column.
+fn check(column: &Column, results: &[String]) {
+    let (is_sandbox, has_network) =
+        (column.choice.level == IsolationLevel::Sandbox, column.choice.pasta.is_some());
+    for ((title, _, enforced), result) in ATTEMPTS.iter().zip(results) {
+        let expected: &[&str] = match enforced {
+            Enforced::Sandbox(errors) if is_sandbox => errors,
+            Enforced::OwnNetwork(errors) if has_network => errors,
+            Enforced::Sandbox(_) | Enforced::OwnNetwork(_) | Enforced::Nowhere => {
+                // A user without root meets the permissions of the host.
+                match column.is_root {
+                    true => &[REACHED],
+                    false => &[REACHED, "EPERM", "EACCES"],
+                }
+            }
+        };
+        assert!(expected.contains(&result.as_str()), "{}: {title}: {result}", column.title);
+    }
 }
 
 /// Returns whether a limit of the policy ends a job that starts too many processes.
 fn is_limited(choice: Choice) -> bool {
     ISOLATION.set(choice);
-    LIMITS.set(JobLimits { memory_bytes: None, processes: Some(100) });
-    let mut run = start("for n in $(seq 300); do sleep 30 & done; wait", MINUTE, |_| {});
+    LIMITS.set(JobLimits { memory_bytes: None, processes: Some(500) });
+    let mut run = start("for n in $(seq 10000); do sleep 30 & done; wait", MINUTE, |_| {});
     LIMITS.take();
-    run.end().reason == Some(FailureReason::ProcessLimit)
+    let last = run.end();
+    assert_eq!(last.not_ended, Vec::<String>::new());
+    last.reason == Some(FailureReason::ProcessLimit)
+}
+
+/// Returns whether the runner reports the state of another component that a job's output links to.
+fn leaks_through_a_link(choice: Choice) -> bool {
+    ISOLATION.set(choice);
+    let script =
+        "ln -sf \"${STEAD_RUNNER%/bin/*}/state/other/terraform.tfstate\" \"$STEAD_OUTPUT_FILE\"";
+    let mut run = start_as(
+        script,
+        MINUTE,
+        |_| {},
+        |data| {
+            drop(write_targets(data));
+            Command::new(env!("CARGO_BIN_EXE_stead-runner"))
+        },
+    );
+    let last = run.end();
+    // The runner refuses the link, so the step is not successful.
+    assert_ne!(last.outcome, Outcome::Succeeded, "{:?}", run.records());
+    fs::read_to_string(run.files.reports()).unwrap().contains("leak")
 }
 
 const BEGIN: &str =
     "<!-- attempts: made by the test hostile_jobs_table of the crate runner-agent -->\n";
 const END: &str = "<!-- end of attempts -->\n";
 
+/// Returns a Python outside of the directories of version managers, which a sandbox hides.
+fn python() -> Option<PathBuf> {
+    let path = PathBuf::from("/usr/bin/python3");
+    let works = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
+    let is_usable = works(Command::new(&path).arg("-V"))
+        && works(Command::new("unshare").args(["--net", "--mount", "ip", "link"]));
+    is_usable.then_some(path)
+}
+
 /// Compares the table with `docs/security.md`. `UPDATE_GOLDEN=1` rewrites the table.
 #[test]
 fn hostile_jobs_table_matches_the_security_document() {
     let Some(sandbox) = sandbox_or_skip() else { return };
-    let usable = |command: &[&str]| {
-        let output = Command::new(command[0]).args(&command[1..]).output();
-        output.is_ok_and(|output| output.status.success())
+    let Some(python) = python() else {
+        return skip("needs root, iproute2 and /usr/bin/python3");
     };
-    let Some(python) = Python::find().filter(|_| usable(&["unshare", "--net", "ip", "link"]))
-    else {
-        return skip("needs root, iproute2 and python3");
-    };
-    let shared = Choice { pasta: None, ..sandbox.clone() };
-    let levels = [Choice::default(), shared, sandbox];
-    let limited = levels.clone().map(is_limited);
-    let results = levels.map(|choice| {
-        let visible = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        reached(choice, &python, visible.path())
+    let column =
+        |title, choice: &Choice, is_root| Column { title, choice: choice.clone(), is_root };
+    let (process, shared) = (Choice::default(), Choice { pasta: None, ..sandbox.clone() });
+    let columns = [
+        column("`process`, as root", &process, true),
+        column("`process`", &process, false),
+        column("`sandbox` with the host's network, as root", &shared, true),
+        column("`sandbox`, as root", &sandbox, true),
+        column("`sandbox`", &sandbox, false),
+    ];
+    let results = columns.each_ref().map(|column| {
+        let results = results(column, &python);
+        check(column, &results);
+        results
     });
-    let mut table = "| attempt | `process`, as root | `sandbox` without pasta | `sandbox` |\n|---|---|---|---|\n".to_owned();
+    let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
+    let mut table = format!("| attempt | {} |\n|{}\n", titles.join(" | "), "---|".repeat(6));
     let word = |enforced: bool| if enforced { "enforced" } else { "not enforced" };
-    for (number, (attempt, _)) in ATTEMPTS.iter().enumerate() {
-        let cells = results.each_ref().map(|reached| word(!reached[number]));
-        table += &format!("| {attempt} | {} |\n", cells.join(" | "));
+    let mut row = |title: &str, enforced: [bool; 5]| {
+        table += &format!("| {title} | {} |\n", enforced.map(word).join(" | "));
+    };
+    for (number, (title, ..)) in ATTEMPTS.iter().enumerate() {
+        row(title, results.each_ref().map(|all| all[number] != REACHED));
     }
-    let cells = limited.map(word);
-    table +=
-        &format!("| start 300 processes, with `max_processes = 100` | {} |\n", cells.join(" | "));
-    table += "| a process that outlives the job | enforced | enforced | enforced |\n";
+    table += "\n| attempt, as root | `process` | `sandbox` |\n|---|---|---|\n";
+    let levels = [&process, &sandbox];
+    let further: [(&str, [bool; 2]); 3] = [
+        (
+            "start 10,000 processes, with `max_processes = 500`",
+            levels.map(|choice| is_limited(choice.clone())),
+        ),
+        (
+            "make the runner report another component's state, with a link as output",
+            levels.map(|choice| !leaks_through_a_link(choice.clone())),
+        ),
+        // The runs of the first table assert this.
+        ("leave a process that outlives the job", [true; 2]),
+    ];
+    for (title, enforced) in further {
+        table += &format!("| {title} | {} |\n", enforced.map(word).join(" | "));
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("docs/security.md has the markers");

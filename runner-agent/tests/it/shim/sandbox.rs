@@ -68,9 +68,7 @@ fn a_program_cannot_create_a_user_namespace() {
 fn pasta_ends_with_a_shim_that_is_killed() {
     let Some(mut run) = start_sandboxed("echo ready; sleep 60", |_| {}) else { return };
     ready(&run);
-    let found = Command::new("pgrep").args(["-P", &run.shim.id().to_string(), "pas"]).output();
-    let pasta = String::from_utf8(found.unwrap().stdout).unwrap().trim().to_owned();
-    assert!(pasta.parse::<u32>().is_ok(), "pasta is not a child of the shim: {pasta:?}");
+    let pasta = child_of_shim(&run, "--config-net");
     run.shim.kill().unwrap();
     run.shim.wait().unwrap();
     // A process that has ended but is not reaped has no command line.
@@ -88,6 +86,87 @@ fn the_signal_that_ended_a_program_is_reported() {
     let last = run.end();
     assert_eq!((last.reason, last.signal), (Some(FailureReason::Signal), Some(9)));
     assert_eq!(last.exit_code, None);
+}
+
+#[test]
+fn an_exit_code_above_128_is_not_a_signal() {
+    for code in [129, 137, 255] {
+        let Some(mut run) = start_sandboxed(&format!("exit {code}"), |_| {}) else { return };
+        let last = run.end();
+        assert_eq!((last.exit_code, last.signal), (Some(code), None), "{:?}", run.records());
+    }
+}
+
+#[test]
+fn a_sandbox_that_fails_before_its_program_is_not_a_failure_of_the_program() {
+    let Some(choice) = sandbox_or_skip() else { return };
+    ISOLATION.set(Choice { bwrap: Some("/bin/false".into()), ..choice });
+    let mut run = start("echo ran", MINUTE, |_| {});
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
+    assert_eq!((last.exit_code, last.signal), (None, None));
+    assert_eq!(run.lines(), Vec::<String>::new());
+}
+
+fn child_of_shim(run: &Run, pattern: &str) -> String {
+    let shim = run.shim.id().to_string();
+    let found = Command::new("pgrep").args(["-P", &shim, "-f", "--", pattern]).output().unwrap();
+    let pid = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+    assert!(pid.parse::<u32>().is_ok(), "{pattern} is not one child of the shim: {pid:?}");
+    pid
+}
+
+fn kill_now(pid: &str) {
+    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_job_whose_sandbox_is_killed_fails_and_leaves_nothing_behind() {
+    let Some(mut run) = start_sandboxed("echo ready; sleep 6172", |_| {}) else { return };
+    ready(&run);
+    kill_now(&child_of_shim(&run, "--unshare-user"));
+    let last = run.end();
+    assert_eq!((last.outcome, last.signal), (Outcome::Failed, Some(9)), "{:?}", run.records());
+    assert_eq!(last.not_ended, Vec::<String>::new());
+    let left = Command::new("pgrep").args(["-f", "sleep 6172"]).output().unwrap();
+    assert!(left.stdout.is_empty(), "a program outlived its sandbox");
+}
+
+#[test]
+fn a_job_whose_network_is_killed_starts_no_further_program() {
+    let Some(mut run) = start_sandboxed("echo ready; sleep 1", |manifest| {
+        let second = json!({"name": "second", "inline_contents": "#!/bin/sh\necho second\n"});
+        manifest["inputs"]["steps"].as_array_mut().unwrap().push(second);
+    }) else {
+        return;
+    };
+    ready(&run);
+    kill_now(&child_of_shim(&run, "sandbox-network"));
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
+    assert!(!run.lines().contains(&"second".to_owned()), "{:?}", run.records());
+}
+
+#[test]
+fn a_network_that_cannot_be_created_is_not_reported_as_isolation() {
+    let Some(choice) = sandbox_or_skip() else { return };
+    ISOLATION.set(Choice { pasta: Some("/bin/false".into()), ..choice });
+    let mut run = start("echo ran", MINUTE, |_| {});
+    let last = run.end();
+    assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
+    assert!(last.detail.contains("network of the job"), "{}", last.detail);
+    let started = run.reports().into_iter().map(|report| report.body).next().unwrap();
+    assert!(matches!(started, ReportBody::Started { isolation: None }), "{started:?}");
+    assert_eq!(run.lines(), Vec::<String>::new());
+}
+
+#[test]
+fn a_path_of_the_policy_that_does_not_exist_is_named() {
+    let Some(choice) = sandbox_or_skip() else { return };
+    ISOLATION.set(Choice { read: vec!["/usr/stead-none".into()], ..choice });
+    let mut run = start("echo ran", MINUTE, |_| {});
+    let last = run.end();
+    assert!(last.detail.contains("cannot show /usr/stead-none"), "{}", last.detail);
 }
 
 /// A second SIGINT would make Terraform abort. The signal must arrive once, although the sandbox
@@ -111,23 +190,20 @@ fn a_stop_signal_arrives_once_and_the_work_is_saved() {
 
 #[test]
 fn a_program_gets_its_grace_period_although_the_shell_that_runs_it_has_ended() {
+    let Some(choice) = sandbox_or_skip() else { return };
+    let kept = tempfile::tempdir().unwrap();
+    ISOLATION.set(Choice { write: vec![kept.path().to_owned()], ..choice });
     let save =
         r#"trap "sleep 1; echo saved > $0; exit" TERM; echo ready; while :; do sleep 0.1; done"#;
-    let script = format!("sh -c '{save}' \"$HOME/saved\"; true");
-    let Some(mut run) = start_sandboxed(&script, |manifest| {
+    let script = format!("sh -c '{save}' {}/saved; true", kept.path().display());
+    let mut run = start(&script, MINUTE, |manifest| {
         manifest["timeouts"]["grace_ms"] = json!(20_000);
-    }) else {
-        return;
-    };
+    });
     ready(&run);
-    let saved = fs::File::open(run.files.work().join("home")).unwrap();
     cancel(&run, 20_000);
     let last = run.end();
     assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, false), "{:?}", run.records());
-    // The work directory is removed, so the proof is the time that the program had.
-    drop(saved);
-    let ended = run.records().iter().map(|record| record.t).max().unwrap();
-    assert!(ended >= 1_000, "{ended}");
+    assert_eq!(fs::read_to_string(kept.path().join("saved")).unwrap(), "saved\n");
 }
 
 #[test]
