@@ -111,7 +111,7 @@ fn a_host_without_a_sandbox_enrols_only_a_runner_whose_customer_accepts_less() {
     let server = Server::up();
     let token = install(&server);
     let (empty, data, file) =
-        (server.dir().join("no-programs"), server.dir().join("data"), server.dir().join("token"));
+        (server.dir().join("no-programs"), server.dir().join("customer"), server.dir().join("token"));
     fs::create_dir(&empty).unwrap();
     fs::write(&file, token).unwrap();
     let enrol = |more: &[&str]| {
