@@ -37,7 +37,6 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
 
     // when the customer's runner has access to the cluster
     let _runner = Customer::new(&server, "customer")
-        .in_sandbox_with(&server, &cluster)
         .pass("KUBECONFIG", cluster.kubeconfig().to_str().unwrap())
         .with(&["--plugin-dir", plugins.to_str().unwrap()])
         .start(&server, created["enrolment"]["token"].as_str().unwrap());
