@@ -14,6 +14,7 @@ mod hidden;
 mod holder;
 mod host;
 mod network;
+mod reach;
 mod routes;
 mod status;
 mod view;

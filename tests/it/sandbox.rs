@@ -85,21 +85,27 @@ fn a_host_without_the_required_level_refuses_jobs_before_they_start() {
     let token = install(&server);
     let empty = server.dir().join("no-programs");
     fs::create_dir(&empty).unwrap();
-    // The preflight runs, and finds that the applies would be refused.
+    // The runner enrols, because its policy accepts less. It has no Terraform either.
     let runner = Customer::new(&server, "customer")
-        .policy("isolation = { apply = \"sandbox\", plan = \"process\", sync = \"process\" }\n")
+        .policy("isolation = \"process\"\n")
         .env("PATH", empty.to_str().unwrap())
         .start(&server, &token);
-    let run = first_run(&server);
+    assert_eq!(first_run(&server)["state"], "failed");
+
+    // The preflight runs, and finds that the applies would be refused.
+    let policy = runner.data().with_file_name("policy.toml");
+    let rules = "version = 1\nisolation = { apply = \"sandbox\", plan = \"process\" }\n";
+    fs::write(&policy, rules).unwrap();
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
+    let run = finish(&server, "acme");
     assert_eq!((&run["state"], &run["preflight"]["state"]), (&"failed".into(), &"failed".into()));
     let checks = run["preflight"].to_string();
     assert!(checks.contains("policy isolation"), "{checks}");
     assert!(checks.contains("bubblewrap is not installed"), "{checks}");
 
     // A preflight that requires the level itself is refused.
-    let policy = runner.data().with_file_name("policy.toml");
-    fs::write(policy, "version = 1\nisolation = \"sandbox\"\n").unwrap();
-    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
+    fs::write(&policy, "version = 1\nisolation = \"sandbox\"\n").unwrap();
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "once more"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = server.cli_json(&["audit", "events", "--type", "runner.refused"]).to_string();
     assert!(refused.contains("need the isolation level sandbox"), "{refused}");
@@ -110,8 +116,11 @@ fn a_host_without_the_required_level_refuses_jobs_before_they_start() {
 fn a_host_without_a_sandbox_enrols_only_a_runner_whose_customer_accepts_less() {
     let server = Server::up();
     let token = install(&server);
-    let (empty, data, file) =
-        (server.dir().join("no-programs"), server.dir().join("customer"), server.dir().join("token"));
+    let (empty, data, file) = (
+        server.dir().join("no-programs"),
+        server.dir().join("customer"),
+        server.dir().join("token"),
+    );
     fs::create_dir(&empty).unwrap();
     fs::write(&file, token).unwrap();
     let enrol = |more: &[&str]| {

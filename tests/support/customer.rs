@@ -96,11 +96,20 @@ impl Customer {
         let view =
             ["config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}"];
         let url = stdout_of(cluster.kubectl().args(view));
+        // The `helm` of the tests is a script that executes another file.
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+        let tools = Some(home.join(".cache/stead/tools")).filter(|dir| dir.is_dir());
+        let shown: Vec<_> = tools.into_iter().chain([server.dir().to_owned()]).collect();
+        self.in_sandbox_reaching(&url, &shown)
+    }
+
+    /// Runs the jobs in a sandbox, which reaches this service on the loopback interface, and shows
+    /// the ledger and these paths.
+    pub fn in_sandbox_reaching(self, url: &str, shown: &[PathBuf]) -> Customer {
         let port = url.rsplit_once(':').map_or("443", |(_, port)| port.trim_end_matches('/'));
         let rules = format!(
-            "isolation = \"sandbox\"\nsandbox_write = [{:?}]\nsandbox_read = [{:?}]\nsandbox_loopback = [{port}]\n",
+            "isolation = \"sandbox\"\nsandbox_write = [{:?}]\nsandbox_read = {shown:?}\nsandbox_loopback = [{port}]\n",
             self.dir,
-            server.dir(),
         );
         self.policy(&rules)
     }

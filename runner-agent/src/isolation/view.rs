@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     hidden::{Hidden, place},
+    reach,
     visible::{Leaks, Mounts},
 };
 
@@ -37,6 +38,8 @@ const CERTIFICATES: [&str; 1] = ["/var/lib/ca-certificates"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mount {
     Read(PathBuf),
+    /// A path that the runner removes while the job runs.
+    ReadWhileThere(PathBuf),
     Write(PathBuf),
     /// Shows the first file at the place of the second one.
     Instead(PathBuf, PathBuf),
@@ -72,20 +75,21 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Returns why programs in the sandbox cannot connect to this URL, if it is a service on the
-    /// loopback interface of the host.
+    /// Returns a sandbox with a network of its own, whose programs cannot start.
+    #[cfg(test)]
+    pub(crate) fn of_test(loopback: Vec<u16>) -> Sandbox {
+        let [data, tmp] = ["/root/data", "/root/data/jobs/1/own-tmp"].map(PathBuf::from);
+        let (outside, inside, shown) = Default::default();
+        let view = View { data, tmp, outside, inside, shown };
+        let (bwrap, runner) = ("/nonexistent/bwrap".into(), "/nonexistent/stead-runner".into());
+        Sandbox { bwrap, closes_namespaces: true, runner, network: Some(1), loopback, view }
+    }
+
+    /// Returns why programs in the sandbox cannot connect to this URL, although the host can.
     pub(crate) fn cannot_reach(&self, url: &str) -> Option<String> {
-        let url = reqwest::Url::parse(url).ok()?;
-        let (host, port) = (url.host_str()?, url.port_or_known_default()?);
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        let is_loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-        let is_open = self.network.is_none() || self.loopback.contains(&port);
-        (is_loopback && !is_open).then(|| {
-            format!(
-                "{host}:{port} is on the loopback interface of the runner's host, which a sandbox does not reach; add this \
-                 line to the policy: sandbox_loopback = [{port}]"
-            )
-        })
+        self.network?;
+        let hosts = fs::read_to_string(reach::HOSTS).unwrap_or_default();
+        reach::refusal(url, &self.loopback, &hosts, &reach::own_addresses())
     }
 
     /// Returns the words that start a program of the job in the sandbox. The program and its
@@ -156,7 +160,10 @@ impl View {
     }
 
     fn is_own(&self, mount: &Mount) -> bool {
-        let (Mount::Read(path) | Mount::Write(path) | Mount::Instead(_, path)) = mount;
+        let (Mount::Read(path)
+        | Mount::ReadWhileThere(path)
+        | Mount::Write(path)
+        | Mount::Instead(_, path)) = mount;
         path.starts_with(&self.data) || place(path).starts_with(&self.data)
     }
 }
@@ -184,6 +191,7 @@ impl Words {
     fn mount(&mut self, mount: &Mount) {
         let (how, from, to) = match mount {
             Mount::Read(path) => ("--ro-bind", path, place(path)),
+            Mount::ReadWhileThere(path) => ("--ro-bind-try", path, place(path)),
             Mount::Write(path) => ("--bind", path, place(path)),
             Mount::Instead(from, to) => ("--ro-bind", from, place(to)),
         };
@@ -204,7 +212,9 @@ pub(crate) fn of_environment<'v>(path: &str, values: impl Iterator<Item = &'v st
     });
     let certificates = CERTIFICATES.into_iter().map(PathBuf::from);
     let certificates = certificates.filter(|dir| hidden.contains(dir) && dir.is_dir());
-    let files = values.map(PathBuf::from).filter(|path| hidden.contains(path) && path.is_file());
+    // A variable such as KUBECONFIG can name several files.
+    let files = values.flat_map(std::env::split_paths);
+    let files = files.filter(|path| hidden.contains(path) && path.is_file());
     dirs.chain(tools).chain(certificates).chain(files).map(Mount::Read).collect()
 }
 
@@ -234,18 +244,10 @@ mod tests {
 
     #[test]
     fn a_loopback_service_is_reachable_only_through_a_port_of_the_policy() {
-        let (bwrap, runner) = ("/usr/bin/bwrap".into(), "/usr/bin/stead-runner".into());
-        let (network, loopback, view) = (Some(1), vec![6443], view());
-        let closes_namespaces = true;
-        let mut sandbox = Sandbox { bwrap, closes_namespaces, runner, network, loopback, view };
-        for url in ["https://127.0.0.1:6443", "https://10.0.0.1:8443", "https://example.com"] {
-            assert_eq!(sandbox.cannot_reach(url), None, "{url}");
-        }
-        for url in
-            ["https://127.0.0.1:8443", "https://localhost:1", "https://[::1]:2", "http://127.0.0.9"]
-        {
-            assert!(sandbox.cannot_reach(url).unwrap().contains("sandbox_loopback"), "{url}");
-        }
+        let mut sandbox = Sandbox::of_test(vec![6443]);
+        assert_eq!(sandbox.cannot_reach("https://127.0.0.1:6443"), None);
+        let why = sandbox.cannot_reach("https://127.0.0.1:8443").unwrap();
+        assert!(why.ends_with("sandbox_loopback = [6443, 8443]"), "{why}");
         sandbox.network = None;
         assert_eq!(sandbox.cannot_reach("https://127.0.0.1:8443"), None);
     }
@@ -256,8 +258,12 @@ mod tests {
         let file = dir.path().join("config");
         fs::write(&file, "").unwrap();
         let path = format!("/usr/bin:{}", dir.path().display());
-        let values = ["/root", "plain", file.to_str().unwrap(), "/tmp"].into_iter();
+        let second = dir.path().join("second");
+        fs::write(&second, "").unwrap();
+        let list = format!("{}:/nonexistent:{}", file.display(), second.display());
+        let values = ["/root", "plain", &list, "/tmp"].into_iter();
         let found = of_environment(&path, values);
-        assert_eq!(found, [Mount::Read(dir.path().into()), Mount::Read(file)]);
+        let expected = [dir.path().to_owned(), file, second].map(Mount::Read);
+        assert_eq!(found, expected);
     }
 }

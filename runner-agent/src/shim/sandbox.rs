@@ -129,9 +129,9 @@ fn inside(data: &Data, dir: &JobDir, manifest: &Manifest, runner: &Path) -> io::
     }
     if let Some(plan) = &manifest.plan {
         let name = plan.to_string().trim_start_matches("sha256:").to_owned();
-        // Without its plan, an apply ends before it starts a program.
-        let plan = data.path("plans").join(name);
-        mounts.extend(plan.exists().then_some(Mount::Read(plan)));
+        // The runner removes a plan after it was applied, and then starts further programs. Without its
+        // plan, an apply ends before it starts a program.
+        mounts.push(Mount::ReadWhileThere(data.path("plans").join(name)));
     }
     Ok(mounts)
 }

@@ -130,9 +130,10 @@ impl Kubeconfig {
         Kubeconfig { cluster, user: object(json!({ "tokenFile": token_file })), namespace: None }
     }
 
-    /// Returns the address of the API server.
-    pub(super) fn server(&self) -> Option<&str> {
-        self.cluster.get("server").and_then(Value::as_str)
+    /// Returns the address to which a client connects: that of the proxy or of the API server.
+    pub(super) fn address(&self) -> Option<&str> {
+        let text = |key| self.cluster.get(key).and_then(Value::as_str);
+        text("proxy-url").filter(|url| !url.is_empty()).or_else(|| text("server"))
     }
 
     /// Refuses what the customer does not allow, and every key that this runner does not know.
