@@ -78,6 +78,20 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             "no control group is writable: if agent and shim are killed together, a detached process can remain; set Delegate=yes in the service".into(),
         ),
     });
+    found.push(match facts.limits {
+        (true, true) => ok("limits", "the kernel limits the memory and the processes of a job"),
+        (memory, _) => {
+            let unlimited = match facts.limits {
+                (false, true) => "memory",
+                _ if memory => "processes",
+                _ => "memory and processes",
+            };
+            warn(
+                "limits",
+                format!("the kernel does not limit {unlimited} of a job: the runner checks them ten times per second, and a job can exceed its limit in between; set Delegate=yes and DelegateSubgroup=runner in the service"),
+            )
+        }
+    });
     found.push(match facts.tmpfs {
         true => ok("tmpfs", "the runner can mount a tmpfs"),
         false => warn("tmpfs", "the runner cannot mount a tmpfs: files with values of a job are on the disk while it runs".into()),
@@ -90,6 +104,18 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 fn of_setup(setup: &Setup, facts: &Facts) -> Vec<Finding> {
     let policy = match &setup.requires_sandbox {
         Err(why) => Finding { check: "policy", status: Status::Failed, text: why.clone() },
+        Ok(kinds) if kinds.is_empty() && setup.accepts_less => {
+            let (status, text) = match (&facts.sandbox, &facts.network) {
+                (Ok(()), Ok(())) => {
+                    (Status::Ok, "jobs run in a sandbox unless the policy selects another level")
+                }
+                (_, _) => (
+                    Status::Warning,
+                    "this runner enrolled before jobs had a sandbox, so its jobs run with what the host supports; confirm that with the line `isolation = \"process\"`, or with `sandbox_network = \"shared\"` if only pasta is missing",
+                ),
+            };
+            Finding { check: "policy", status, text: text.into() }
+        }
         Ok(kinds) if kinds.is_empty() => {
             let text = "every job runs at the level process".into();
             Finding { check: "policy", status: Status::Ok, text }
@@ -144,8 +170,12 @@ pub fn text(facts: &Facts, found: &[Finding]) -> String {
     for Finding { check, status, text: line } in found {
         let _infallible = writeln!(text, "{:<8} {check:<14} {line}", status.as_str());
     }
+    let accepts_less = facts.setup.as_ref().is_some_and(|setup| setup.accepts_less);
     let last = match facts.sandbox {
         Ok(()) => "Jobs run at the level sandbox unless the policy selects another one.",
+        Err(_) if accepts_less => {
+            "Jobs run at the level process unless the policy requires a sandbox."
+        }
         Err(_) => "The runner refuses jobs unless the policy selects the level process.",
     };
     let _infallible = writeln!(text, "\n{last}");
@@ -164,6 +194,7 @@ mod tests {
             sandbox: works.clone(),
             network: works,
             cgroup: true,
+            limits: (true, true),
             tmpfs: false,
             setup: None,
         }
@@ -171,7 +202,7 @@ mod tests {
 
     fn setup(kinds: &[&str]) -> Option<Setup> {
         let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        Some(Setup { requires_sandbox: Ok(kinds), has_seed: true })
+        Some(Setup { requires_sandbox: Ok(kinds), has_seed: true, accepts_less: false })
     }
 
     fn check(name: &str, facts: &Facts) {
@@ -183,8 +214,22 @@ mod tests {
     fn doctor_of_a_bare_host_matches_its_golden_file() {
         let missing = |what: &str| Err(format!("{what} is not installed"));
         let (sandbox, network) = (missing("bubblewrap"), missing("passt"));
-        let bare = Facts { sandbox, network, cgroup: false, setup: setup(&["apply"]), ..facts() };
+        let bare = Facts {
+            sandbox,
+            network,
+            cgroup: false,
+            limits: (false, false),
+            setup: setup(&["apply"]),
+            ..facts()
+        };
         check("bare-host", &bare);
+    }
+
+    #[test]
+    fn doctor_of_an_older_runner_matches_its_golden_file() {
+        let older = setup(&[]).map(|setup| Setup { accepts_less: true, ..setup });
+        let sandbox = Err("bubblewrap is not installed".into());
+        check("older-runner", &Facts { sandbox, setup: older, ..facts() });
     }
 
     #[test]

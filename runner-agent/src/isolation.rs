@@ -54,6 +54,8 @@ pub struct Choice {
     pub pasta: Option<PathBuf>,
     /// Reason for a lower level or for a shared network. Empty without one.
     pub why: String,
+    /// Whether the job gets less than the default because the host does not support it.
+    pub is_fallback: bool,
     /// Paths of the host that the job may read in addition.
     pub read: Vec<PathBuf>,
     /// Paths of the host that the job may write in addition.
@@ -111,16 +113,19 @@ pub(crate) async fn choose(
     choose_with(policy, kind, mode, &support)
 }
 
-/// Checks that this host supports the jobs of a runner.
+/// Checks that this host supports the jobs of a runner. Returns the reason if jobs get less than the
+/// default, although no rule of the policy says so.
 ///
 /// # Errors
 /// A refusal that names what the first kind of job lacks, and the line of the policy that allows less.
-pub(crate) async fn check(policy: &Policy, mode: RunnerMode) -> Result<(), Refusal> {
+pub(crate) async fn check(policy: &Policy, mode: RunnerMode) -> Result<Option<String>, Refusal> {
     let of_mode = |kind: &&JobKind| (**kind == JobKind::Build) == (mode == RunnerMode::Build);
+    let mut less = None;
     for kind in JobKind::ALL.iter().filter(of_mode) {
-        choose(policy, *kind, mode).await?;
+        let choice = choose(policy, *kind, mode).await?;
+        less = less.or_else(|| choice.is_fallback.then(|| choice.why.clone()));
     }
-    Ok(())
+    Ok(less)
 }
 
 /// Returns whether jobs of this kind start programs in a sandbox. The others run only git, with the
@@ -174,13 +179,27 @@ fn choose_with(
         }
         IsolationLevel::Sandbox => {}
     }
+    let is_fallback = policy.accepts_less && policy.isolation(kind).is_none();
+    let less = |what: &str, why: &str, line: &str| {
+        format!(
+            "this host does not support {what}: {why}; follow `stead-runner doctor`, or confirm this with the line `{line}` \
+             in the policy (a runner that enrols now needs that line)"
+        )
+    };
     let bwrap = match &support.bwrap {
         Ok(bwrap) => Some(bwrap.clone()),
+        Err(why) if is_fallback => {
+            let why = less("the isolation level sandbox", why, "isolation = \"process\"");
+            return Ok(Choice { why, is_fallback, ..Choice::default() });
+        }
         Err(why) => return refused("the isolation level sandbox", why, "isolation = \"process\""),
     };
     let (pasta, why) = match (policy.sandbox_network, &support.pasta) {
         (SandboxNetwork::Shared, _) => (None, "the policy shares the network of the host".into()),
         (SandboxNetwork::Own, Ok(pasta)) => (Some(pasta.clone()), String::new()),
+        (SandboxNetwork::Own, Err(why)) if is_fallback => {
+            (None, less("a network of each job's own", why, "sandbox_network = \"shared\""))
+        }
         (SandboxNetwork::Own, Err(why)) => {
             return refused("a network of their own", why, "sandbox_network = \"shared\"");
         }
@@ -188,7 +207,8 @@ fn choose_with(
     let (read, write) = (policy.sandbox_read.clone(), policy.sandbox_write.clone());
     let loopback = policy.sandbox_loopback.clone();
     let (level, closes_namespaces) = (IsolationLevel::Sandbox, support.closes_namespaces);
-    Ok(Choice { level, bwrap, closes_namespaces, pasta, why, read, write, loopback })
+    let is_fallback = is_fallback && support.pasta.is_err() && pasta.is_none();
+    Ok(Choice { level, bwrap, closes_namespaces, pasta, why, is_fallback, read, write, loopback })
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub use self::{
 };
 use self::{isolation::IsolationRule, names::listed};
 pub use self::{names::action_with_digest, preflight::Finding};
-use crate::{data::Data, plugins::AllowedInKubeconfig};
+use crate::{data::Data, enrol, plugins::AllowedInKubeconfig};
 
 /// Contents of the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -88,6 +88,10 @@ pub struct Policy {
     /// Level of isolation that jobs require.
     #[serde(default)]
     isolation: IsolationRule,
+    /// Whether jobs without a rule about their level run at a lower one where the host supports no
+    /// other: those of a runner that enrolled before jobs had a sandbox.
+    #[serde(skip)]
+    pub(crate) accepts_less: bool,
     /// Network of jobs in a sandbox.
     #[serde(default)]
     pub(crate) sandbox_network: SandboxNetwork,
@@ -172,13 +176,13 @@ impl Policy {
 
     /// Reads the policy that the data directory records.
     pub fn current(data: &Data) -> Result<Self, PolicyError> {
-        match Choice::recorded(data) {
-            Ok(Some(choice)) => choice.policy(),
-            Ok(None) => Err(PolicyError::NotRecorded),
-            Err(source) => {
-                Err(PolicyError::Read { path: data.root().display().to_string(), source })
-            }
-        }
+        let unreadable =
+            |source| PolicyError::Read { path: data.root().display().to_string(), source };
+        let choice = Choice::recorded(data).map_err(unreadable)?;
+        let mut policy = choice.ok_or(PolicyError::NotRecorded)?.policy()?;
+        let identity = enrol::stored_identity(data).map_err(unreadable)?;
+        policy.accepts_less = identity.is_some_and(|identity| !identity.isolation_checked);
+        Ok(policy)
     }
 
     pub fn read(path: &Path) -> Result<Self, PolicyError> {

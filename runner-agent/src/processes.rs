@@ -181,6 +181,7 @@ pub(crate) struct RunningProcess {
     parent: u32,
     group: u32,
     name: String,
+    threads: u32,
 }
 
 /// Returns the processes whose parent is not among them. These are stopped first: a program such as
@@ -225,6 +226,7 @@ impl RunningProcess {
             parent: stat.parent,
             group: stat.group,
             name: stat.name.clone(),
+            threads: stat.threads,
         })
     }
 
@@ -234,6 +236,10 @@ impl RunningProcess {
 
     pub(crate) fn group(&self) -> u32 {
         self.group
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
     }
 
     /// Sends a signal, unless the process has ended or its pid now belongs to another process.

@@ -44,7 +44,7 @@ use self::{
     recorder::Recorder,
 };
 use crate::{
-    cgroup::Cgroup,
+    cgroup::{Cgroup, Limiter},
     client::Client,
     data::{Data, JobDir},
     host::Process,
@@ -104,7 +104,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
             return Err(anyhow::Error::new(error).context("cannot create the log"));
         }
     };
-    let cgroup = Cgroup::enter(&dir);
+    let mut cgroup = Cgroup::enter(&dir);
     let network = match (&order, &parsed) {
         (Ok(order), Some(Ok(manifest))) => {
             Some(sandbox::network(&dir, &order.isolation, manifest.kind, execution).await)
@@ -137,7 +137,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
                             "cannot encrypt sensitive outputs: {error}"
                         )),
                     }
-                    work(data, &dir, (order, network), manifest, &recorder, cgroup.as_ref()).await
+                    work(data, &dir, (order, network), manifest, &recorder, cgroup.as_mut()).await
                 }
                 Err(why) => Err(anyhow::Error::msg(why)),
             }
@@ -186,11 +186,14 @@ async fn work(
     (order, network): (&ShimOrder, JobNetwork),
     manifest: Manifest,
     recorder: &Recorder,
-    cgroup: Option<&Cgroup>,
+    mut cgroup: Option<&mut Cgroup>,
 ) -> anyhow::Result<Finished> {
     let memory_bytes = [order.limits.memory_bytes, manifest.limits.memory_bytes];
     let memory_bytes = memory_bytes.into_iter().flatten().min();
     let limits = JobLimits { memory_bytes, ..order.limits };
+    let limiter = limiter(dir, &limits, cgroup.as_deref_mut());
+    recorder.writer().write_shim_record(&limits::text(&limits, &limiter));
+    recorder.writer().limit_with(limiter.clone());
     let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
     let mut watch = Watch::new(
         dir.clone(),
@@ -198,7 +201,7 @@ async fn work(
         order.deadline_uptime_ms,
         (Duration::from_millis(grace), Duration::from_millis(order.max_grace_ms)),
         silence.map(Duration::from_millis),
-        limits,
+        (limits, limiter.clone()),
     );
     let context = context(data, dir, order, &manifest, recorder, (&watch, &network)).await;
     let context = match context {
@@ -229,9 +232,31 @@ async fn work(
         Some(Err(_)) => failure_report(FailureReason::PluginFailed, "the plugin panicked".into()),
         None => stop_report(watch.cause, true),
     };
-    let leftovers = leftovers::end(&mut watch, &mut stop, cgroup).await;
+    let last = naming_limit(last, watch.cause, &limiter);
+    let leftovers = leftovers::end(&mut watch, &mut stop, cgroup.as_deref()).await;
     let forced = last.forced || (last.outcome == Outcome::Cancelled && leftovers.killed);
     Ok(Finished { forced, not_ended: leftovers.not_ended, ..last })
+}
+
+/// Lets the kernel limit the job, as far as it can on this host.
+fn limiter(dir: &JobDir, limits: &JobLimits, cgroup: Option<&mut Cgroup>) -> Limiter {
+    let processes = limits.processes.unwrap_or(limits::DEFAULT_PROCESSES);
+    let limiter = cgroup.map(|group| group.limit(dir, limits.memory_bytes, Some(processes)));
+    limiter.unwrap_or_default()
+}
+
+/// Returns the report of a job that failed because of a limit. The program itself only sees a signal,
+/// or an error when it starts a process.
+fn naming_limit(last: Finished, cause: Option<StopCause>, limiter: &Limiter) -> Finished {
+    use FailureReason::{ExitCode, Internal, PluginFailed, Signal, SpawnFailed};
+    let limit = cause.or_else(|| limiter.exceeded().map(StopCause::from));
+    let limit = limit.filter(|cause| cause.limit().is_some());
+    let is_effect =
+        matches!(last.reason, Some(ExitCode | Signal | PluginFailed | SpawnFailed | Internal));
+    match limit {
+        Some(cause) if is_effect => stop_report(Some(cause), last.forced),
+        Some(_) | None => last,
+    }
 }
 
 async fn context(
@@ -418,14 +443,12 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
             FailureReason::TimedOut,
             "the job wrote no output for longer than its limit".into(),
         ),
-        Some(StopCause::Memory) => failure_report(
-            FailureReason::MemoryLimit,
-            "the job used more memory than its limit".into(),
-        ),
-        Some(StopCause::Processes) => failure_report(
-            FailureReason::ProcessLimit,
-            "the job started more processes than its limit".into(),
-        ),
+        Some(cause @ StopCause::Memory) => {
+            failure_report(FailureReason::MemoryLimit, cause.limit().unwrap_or_default().into())
+        }
+        Some(cause @ StopCause::Processes) => {
+            failure_report(FailureReason::ProcessLimit, cause.limit().unwrap_or_default().into())
+        }
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,
             "the runner stopped the job immediately".into(),

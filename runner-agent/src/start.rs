@@ -22,7 +22,7 @@ use crate::{
     images::{ImageSettings, record_registry},
     isolation,
     keys::Keys,
-    policy::{self, Choice, publishers},
+    policy::{self, Choice, Policy, publishers},
     seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
@@ -114,9 +114,13 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
-        let policy = policy::resume(data, choice, run.isolation.map(Into::into))?.policy()?;
-        if let Err(why) = isolation::check(&policy, stored.mode).await {
-            warn!(%why, "This runner refuses jobs");
+        policy::resume(data, choice, run.isolation.map(Into::into))?;
+        let policy = Policy::current(data)?;
+        match isolation::check(&policy, stored.mode).await {
+            // From now on a job cannot get less because it made the next trial of the host fail.
+            Ok(None) => stored.isolation_checked = true,
+            Ok(Some(why)) => warn!(why, "Jobs of this runner have less isolation"),
+            Err(why) => warn!(%why, "This runner refuses jobs"),
         }
         if let Some(server) = &run.server {
             stored.server.clone_from(server);

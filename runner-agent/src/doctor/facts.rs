@@ -24,6 +24,8 @@ pub struct Facts {
     /// Whether pasta works, or the reason why it does not.
     pub network: Result<(), String>,
     pub cgroup: bool,
+    /// Whether the kernel limits the memory and the processes of a job.
+    pub limits: (bool, bool),
     pub tmpfs: bool,
     /// The data directory of an enrolled runner.
     pub setup: Option<Setup>,
@@ -35,18 +37,22 @@ pub struct Setup {
     /// Kinds of jobs that need a sandbox, or the error of the policy.
     pub requires_sandbox: Result<Vec<String>, String>,
     pub has_seed: bool,
+    /// Whether jobs without a rule run at the level that the host supports.
+    pub accepts_less: bool,
 }
 
 impl Facts {
     /// Tries this host. `data` is the directory of an enrolled runner.
     pub(crate) async fn of_host(data: Option<&Data>) -> Facts {
         let Support { bwrap, pasta, closes_namespaces: _ } = Support::of_host().await;
+        let groups = cgroup::of_host();
         Facts {
             is_root: nix::unistd::geteuid().is_root(),
             in_container: CONTAINER_FILES.iter().any(|file| Path::new(file).exists()),
             sandbox: bwrap.map(drop),
             network: pasta.map(drop),
-            cgroup: cgroup::is_writable(),
+            cgroup: groups.is_some(),
+            limits: groups.map_or((false, false), |found| (found.memory, found.processes)),
             tmpfs: can_mount_tmpfs(),
             setup: data.map(Setup::of),
         }
@@ -59,7 +65,7 @@ impl Setup {
             let is_required = |kind: &JobKind| match policy.isolation(*kind) {
                 _ if !starts_programs(*kind) => false,
                 Some(level) => level == IsolationLevel::Sandbox,
-                None => *kind != JobKind::Build,
+                None => *kind != JobKind::Build && !policy.accepts_less,
             };
             JobKind::ALL
                 .into_iter()
@@ -68,9 +74,10 @@ impl Setup {
                 .collect()
         };
         let policy = Policy::current(data);
+        let accepts_less = policy.as_ref().is_ok_and(|policy| policy.accepts_less);
         let requires_sandbox =
             policy.map(required).map_err(|error| format!("the runner refuses every job: {error}"));
-        Setup { requires_sandbox, has_seed: data.path("keys/install").exists() }
+        Setup { requires_sandbox, accepts_less, has_seed: data.path("keys/install").exists() }
     }
 }
 

@@ -58,6 +58,52 @@ fn a_host_without_pasta_refuses_jobs_unless_the_policy_shares_the_network() {
     }
 }
 
+/// A runner that enrolled before jobs had a sandbox continues, and says what its jobs get.
+#[test]
+fn an_older_runner_accepts_what_the_host_supports_unless_its_policy_names_a_level() {
+    let choose = |text: &str, bwrap, pasta| {
+        let mut policy = policy(text);
+        policy.accepts_less = true;
+        let support = support(bwrap, pasta);
+        choose_with(&policy, JobKind::Apply, RunnerMode::Install, &support)
+    };
+    let (bwrap, pasta) = (Ok("/usr/bin/bwrap"), Ok("/usr/bin/pasta"));
+    let complete = choose("", bwrap, pasta).unwrap();
+    assert_eq!((complete.report().text().as_str(), complete.is_fallback), ("sandbox", false));
+    let bare = choose("", Err("no bwrap"), pasta).unwrap();
+    assert_eq!((bare.level, bare.is_fallback), (IsolationLevel::Process, true));
+    for text in ["no bwrap", "doctor", "isolation = \"process\""] {
+        assert!(bare.note().contains(text), "{}", bare.note());
+    }
+    let shared = choose("", bwrap, Err("no pasta")).unwrap();
+    assert_eq!(shared.report().not_enforced, [Protection::Network, Protection::Metadata]);
+    assert!(shared.is_fallback && shared.note().contains("no pasta"), "{}", shared.note());
+    let chosen = choose("sandbox_network = \"shared\"", bwrap, pasta).unwrap();
+    assert!(!chosen.is_fallback);
+    for text in ["isolation = \"sandbox\"", "isolation = { apply = \"sandbox\" }"] {
+        choose(text, Err("no bwrap"), pasta).unwrap_err();
+        choose(text, bwrap, Err("no pasta")).unwrap_err();
+    }
+}
+
+#[test]
+fn a_runner_that_enrolled_without_the_check_is_an_older_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = crate::data::Data::open(dir.path()).unwrap();
+    crate::policy::Choice::None.record(&data).unwrap();
+    assert!(!Policy::current(&data).unwrap().accepts_less, "not enrolled");
+    let older = serde_json::json!({
+        "runner": "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV", "mode": "install", "log_id": "l",
+        "server": "https://example.com", "trust": crate::tls::Trust::Public,
+    });
+    crate::data::replace_json(&data.path("runner.json"), &older).unwrap();
+    assert!(Policy::current(&data).unwrap().accepts_less);
+    let mut newer = older;
+    newer["isolation_checked"] = true.into();
+    crate::data::replace_json(&data.path("runner.json"), &newer).unwrap();
+    assert!(!Policy::current(&data).unwrap().accepts_less);
+}
+
 #[test]
 fn a_build_runner_uses_a_sandbox_only_if_its_policy_requires_one() {
     let complete = support(Ok("/usr/bin/bwrap"), Ok("/usr/bin/pasta"));
@@ -82,6 +128,8 @@ fn jobs_that_run_only_git_need_no_sandbox() {
 async fn a_runner_is_checked_for_the_jobs_of_its_mode() {
     let of = |text: &str| policy(text);
     // Neither needs anything of the host.
-    check(&of("isolation = \"process\""), RunnerMode::Install).await.unwrap();
-    check(&of(""), RunnerMode::Build).await.unwrap();
+    for (text, mode) in [("isolation = \"process\"", RunnerMode::Install), ("", RunnerMode::Build)]
+    {
+        assert_eq!(check(&of(text), mode).await.unwrap(), None);
+    }
 }

@@ -6,7 +6,7 @@ use schemas::runner::JobKind;
 use serde::{
     Deserialize, Deserializer,
     de::{
-        MapAccess, Visitor,
+        Error as _, MapAccess, Visitor,
         value::{MapAccessDeserializer, StrDeserializer},
     },
 };
@@ -92,12 +92,31 @@ impl<'de> Visitor<'de> for RuleVisitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<IsolationRule, E> {
+        if let Some(why) = unavailable(text) {
+            return Err(E::custom(why));
+        }
         IsolationLevel::deserialize(StrDeserializer::new(text)).map(IsolationRule::All)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<IsolationRule, A::Error> {
-        BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(IsolationRule::ByKind)
+        let levels = BTreeMap::<JobKind, String>::deserialize(MapAccessDeserializer::new(map))?;
+        let level = |(kind, text): (JobKind, String)| match unavailable(&text) {
+            Some(why) => Err(A::Error::custom(why)),
+            None => {
+                let level = IsolationLevel::deserialize(StrDeserializer::new(&text));
+                level.map(|level| (kind, level))
+            }
+        };
+        let levels: Result<_, A::Error> = levels.into_iter().map(level).collect();
+        levels.map(IsolationRule::ByKind)
     }
+}
+
+/// Returns the error for a level that this version does not have.
+fn unavailable(level: &str) -> Option<&'static str> {
+    (level == "container").then_some(
+        "the isolation level \"container\" is not available in this version; use \"sandbox\" or \"process\"",
+    )
 }
 
 #[cfg(test)]
@@ -106,6 +125,17 @@ mod tests {
 
     fn policy(text: &str) -> Policy {
         toml::from_str(&format!("version = 1\n{text}")).unwrap()
+    }
+
+    #[test]
+    fn the_level_container_is_refused_by_name() {
+        for text in ["isolation = \"container\"", "isolation = { apply = \"container\" }"] {
+            let parsed = toml::from_str::<Policy>(&format!("version = 1\n{text}"));
+            let error = parsed.unwrap_err().to_string();
+            assert!(error.contains("\"container\" is not available"), "{error}");
+        }
+        let parsed = toml::from_str::<Policy>("version = 1\nisolation = \"jail\"");
+        assert!(parsed.unwrap_err().to_string().contains("unknown variant"));
     }
 
     #[test]

@@ -2,7 +2,14 @@
 use std::time::{Duration, Instant};
 
 use super::order::{CancelOrder, JobLimits, StopCause};
-use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
+use crate::{
+    cgroup::{Exceeded, Limiter},
+    data::JobDir,
+    host,
+    plugins::Cancel,
+    processes::{self, RunningProcess},
+    shim::recorder::Recorder,
+};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
@@ -10,6 +17,36 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Grace period of a job that exceeded a limit.
 const LIMIT_GRACE: Duration = Duration::from_secs(5);
+
+/// Limit of processes and threads if the policy sets none. Only the kernel enforces it.
+pub(super) const DEFAULT_PROCESSES: u32 = 4096;
+
+impl From<Exceeded> for StopCause {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Memory => StopCause::Memory,
+            Exceeded::Processes => StopCause::Processes,
+        }
+    }
+}
+
+/// Describes the limits of a job and what enforces them, for its log.
+pub(super) fn text(limits: &JobLimits, limiter: &Limiter) -> String {
+    let (mut enforced, mut missing) = (Vec::new(), Vec::new());
+    let by = |is_kernel| if is_kernel { "by the kernel" } else { "by checks" };
+    let (of_memory, of_processes) = (limiter.limits_memory(), limiter.limits_processes());
+    match limits.memory_bytes {
+        Some(bytes) => enforced.push(format!("memory {} MiB {}", bytes >> 20, by(of_memory))),
+        None => missing.push("memory"),
+    }
+    match limits.processes.or(of_processes.then_some(DEFAULT_PROCESSES)) {
+        Some(most) => enforced.push(format!("processes and threads {most} {}", by(of_processes))),
+        None => missing.push("processes"),
+    }
+    missing.extend(["processor time", "disk"]);
+    let enforced = if enforced.is_empty() { "none".into() } else { enforced.join(", ") };
+    format!("limits: {enforced}; not enforced: {}", missing.join(", "))
+}
 
 /// Watches one execution. Stops it on a cancel request, at its deadline, or after too long without
 /// output.
@@ -23,6 +60,8 @@ pub struct Watch {
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
     pub limits: JobLimits,
+    /// Limits of the kernel.
+    limiter: Limiter,
     /// Cause of the first stop request.
     pub cause: Option<StopCause>,
     pub forced_at: Option<Instant>,
@@ -30,13 +69,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(
+    pub(crate) fn new(
         dir: JobDir,
         recorder: Recorder,
         deadline_uptime_ms: u64,
         (grace, max_grace): (Duration, Duration),
         no_output: Option<Duration>,
-        limits: JobLimits,
+        (limits, limiter): (JobLimits, Limiter),
     ) -> Self {
         let (cancel, now) = (Cancel::default(), Instant::now());
         let (cause, forced_at, synced) = (None, None, now);
@@ -49,6 +88,7 @@ impl Watch {
             max_grace,
             no_output,
             limits,
+            limiter,
             cause,
             forced_at,
             synced,
@@ -126,27 +166,52 @@ impl Watch {
         }
     }
 
-    /// Stops the job if its processes exceed a limit together. Without a limit, reads nothing.
+    /// Stops the job if its processes exceed a limit together. Without a limit, lists no processes.
     fn check_limits(&mut self) {
+        let grace = u64::try_from(LIMIT_GRACE.as_millis()).ok();
+        match self.limiter.exceeded() {
+            // The kernel keeps the job within the limit, so its other programs can save their work.
+            Some(Exceeded::Memory) => return self.stop_at_limit(StopCause::Memory, None),
+            Some(Exceeded::Processes) => return self.stop_at_limit(StopCause::Processes, grace),
+            None => {}
+        }
         let JobLimits { memory_bytes, processes } = self.limits;
         if memory_bytes.is_none() && processes.is_none() {
             return;
         }
         let Ok(running) = processes::descendants() else { return };
-        let exceeded = if processes.is_some_and(|most| running.len() > most as usize) {
-            Some((StopCause::Processes, "the job started more processes than its limit"))
+        let threads: u32 = running.iter().map(RunningProcess::threads).sum();
+        if processes.is_some_and(|most| threads > most) {
+            self.stop_at_limit(StopCause::Processes, grace);
         } else if memory_bytes.is_some_and(|most| processes::resident_bytes(&running) > most) {
-            Some((StopCause::Memory, "the job used more memory than its limit"))
-        } else {
-            None
-        };
-        if let Some((cause, reason)) = exceeded {
-            let grace_ms = u64::try_from(LIMIT_GRACE.as_millis()).ok();
-            self.stop(&CancelOrder { grace_ms, ..Self::own_order(cause, reason) });
+            self.stop_at_limit(StopCause::Memory, grace);
         }
+    }
+
+    fn stop_at_limit(&mut self, cause: StopCause, grace_ms: Option<u64>) {
+        let reason = cause.limit().unwrap_or_default();
+        self.stop(&CancelOrder { grace_ms, ..Self::own_order(cause, reason) });
     }
 
     fn own_order(cause: StopCause, reason: &str) -> CancelOrder {
         CancelOrder { reason: reason.into(), grace_ms: None, cause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_what_no_limit_covers() {
+        let limits = JobLimits { memory_bytes: Some(4 << 30), processes: Some(100) };
+        assert_eq!(
+            text(&limits, &Limiter::default()),
+            "limits: memory 4096 MiB by checks, processes and threads 100 by checks; not enforced: processor time, disk"
+        );
+        assert_eq!(
+            text(&JobLimits::default(), &Limiter::default()),
+            "limits: none; not enforced: memory, processes, processor time, disk"
+        );
     }
 }

@@ -153,3 +153,19 @@ pub enum StopCause {
     /// The agent or the host stops immediately, or the customer stops all jobs.
     AgentStop,
 }
+
+impl StopCause {
+    /// Returns the reason of a job that exceeded a limit of memory or processes.
+    pub(crate) fn limit(self) -> Option<&'static str> {
+        match self {
+            StopCause::Memory => Some("the job used more memory than its limit"),
+            StopCause::Processes => {
+                Some("the job started more processes and threads than its limit")
+            }
+            StopCause::Cancel
+            | StopCause::Deadline
+            | StopCause::NoOutput
+            | StopCause::AgentStop => None,
+        }
+    }
+}

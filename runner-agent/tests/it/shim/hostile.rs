@@ -31,7 +31,7 @@ struct Column {
 
 /// Directories of one run.
 struct Place {
-    /// Visible in a sandbox: below the target directory.
+    /// Visible in a sandbox.
     visible: tempfile::TempDir,
     /// Home of the runner's user.
     home: tempfile::TempDir,
@@ -42,8 +42,9 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let below_target = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let (visible, home, programs) = (below_target(), below_target(), below_target());
+        // A sandbox shows this directory, wherever the repository is.
+        let shown = || tempfile::tempdir_in("/var/cache").unwrap();
+        let (visible, home, programs) = (shown(), shown(), shown());
         fs::write(home.path().join("file"), "secret").unwrap();
         fs::write(visible.path().join("policy.toml"), "version = 1\n").unwrap();
         for dir in ["alias", "proc"] {
@@ -194,6 +195,19 @@ fn is_limited(choice: Choice) -> bool {
     last.reason == Some(FailureReason::ProcessLimit)
 }
 
+/// Returns whether a job never has more processes than a limit of the policy.
+fn is_within_limit(choice: Choice) -> bool {
+    const LIMIT: u32 = 250;
+    ISOLATION.set(choice);
+    LIMITS.set(JobLimits { memory_bytes: None, processes: Some(LIMIT) });
+    let script = "n=0; while [ $n -lt 300 ]; do sleep 30 & n=$((n + 1)); echo $n; done; wait";
+    let mut run = start(script, MINUTE, |_| {});
+    LIMITS.take();
+    assert_eq!(run.end().reason, Some(FailureReason::ProcessLimit), "{:?}", run.records());
+    let started = run.lines().iter().filter_map(|line| line.parse::<u32>().ok()).max();
+    started.unwrap() < LIMIT
+}
+
 /// Returns whether the runner reports the state of another component that a job's output links to.
 fn leaks_through_a_link(choice: Choice) -> bool {
     ISOLATION.set(choice);
@@ -260,7 +274,11 @@ fn hostile_jobs_table_matches_the_security_document() {
     }
     table += "\n| attempt, as root | `process` | `sandbox` |\n|---|---|---|\n";
     let levels = [&process, &sandbox];
-    let further: [(&str, [bool; 2]); 3] = [
+    let further: [(&str, [bool; 2]); 4] = [
+        (
+            "have 300 processes at the same time, with `max_processes = 250`",
+            levels.map(|choice| is_within_limit(choice.clone())),
+        ),
         (
             "start 10,000 processes, with `max_processes = 500`",
             levels.map(|choice| is_limited(choice.clone())),

@@ -69,8 +69,11 @@ fn pasta_ends_with_a_shim_that_is_killed() {
     let Some(mut run) = start_sandboxed("echo ready; sleep 60", |_| {}) else { return };
     ready(&run);
     let pasta = child_of_shim(&run, "--config-net");
+    let program = child_of_shim(&run, "--unshare-user");
     run.shim.kill().unwrap();
     run.shim.wait().unwrap();
+    // The agent would end the program.
+    kill_now(&program);
     // A process that has ended but is not reaped has no command line.
     let lives = || fs::read(format!("/proc/{pasta}/cmdline")).is_ok_and(|line| !line.is_empty());
     let until = std::time::Instant::now() + MINUTE;

@@ -120,7 +120,6 @@ pub(super) const ATTEMPTS: &[(&str, &str, Enforced)] = &[
         Sandbox(&["EPERM"]),
     ),
     ("change the routes", "route()", Sandbox(&["EPERM"])),
-    ("start 300 processes", "processes(300)", Nowhere),
     (
         "fill the disk (write 100 MB)",
         "open(os.environ['HOME'] + '/fill', 'wb').write(bytes(100_000_000))",
@@ -203,11 +202,6 @@ def route():
     added = subprocess.run(['ip', 'route', 'add', 'unreachable', '192.0.2.77'], capture_output=True, text=True)
     if added.returncode:
         fail('EPERM' if 'not permitted' in added.stderr else 'EIO')
-
-def processes(number):
-    started = [subprocess.Popen(['sleep', '1']) for _ in range(number)]
-    for process in started:
-        process.wait()
 
 for number, code in enumerate(ATTEMPTS):
     try:
