@@ -96,10 +96,7 @@ impl Customer {
         let view =
             ["config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}"];
         let url = stdout_of(cluster.kubectl().args(view));
-        // The `helm` of the tests is a script that executes another file.
-        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-        let tools = Some(home.join(".cache/stead/tools")).filter(|dir| dir.is_dir());
-        let shown: Vec<_> = tools.into_iter().chain([server.dir().to_owned()]).collect();
+        let shown: Vec<_> = tools().into_iter().chain([server.dir().to_owned()]).collect();
         self.in_sandbox_reaching(&url, &shown)
     }
 
@@ -147,4 +144,16 @@ impl Customer {
         let child = launch.start(&first);
         Runner { dir: self.dir, child, launch }
     }
+}
+
+/// Returns the directories of the tools that `scripts/test-tools` installs. The `helm` of the tests is
+/// a script that executes the Python of such a directory, which may be a link to another one.
+fn tools() -> Vec<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let dir = home.join(".cache/stead/tools");
+    let Ok(entries) = fs::read_dir(&dir) else { return Vec::new() };
+    let python = |entry: fs::DirEntry| fs::canonicalize(entry.path().join("bin/python3")).ok();
+    let pythons = entries.flatten().filter_map(python);
+    let above = pythons.filter_map(|file| Some(file.parent()?.parent()?.to_owned()));
+    above.chain([dir]).collect()
 }
