@@ -175,7 +175,9 @@ impl Watch {
             Some(Exceeded::Processes) => return self.stop_at_limit(StopCause::Processes, grace),
             None => {}
         }
-        let JobLimits { memory_bytes, processes } = self.limits;
+        // The kernel counts a page that several processes share once.
+        let memory_bytes = self.limits.memory_bytes.filter(|_| !self.limiter.limits_memory());
+        let processes = self.limits.processes.filter(|_| !self.limiter.limits_processes());
         if memory_bytes.is_none() && processes.is_none() {
             return;
         }
