@@ -185,10 +185,14 @@ impl Namespace {
     }
 
     async fn stop(mut self) {
+        // The end of pasta removes its interface, which takes longest.
         if let Some(pasta) = &mut self.pasta {
-            let _ended_already = pasta.kill().await;
+            let _ended_already = pasta.start_kill();
         }
         let _ended_already = self.holder.kill().await;
+        if let Some(pasta) = &mut self.pasta {
+            let _ended_already = pasta.wait().await;
+        }
     }
 }
 
