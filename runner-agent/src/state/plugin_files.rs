@@ -4,6 +4,8 @@
 //! records of the runner beside it decide what a later job reads and which file is rescued.
 use std::{fs, io, path::PathBuf};
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
 use super::{ERRORED, IN_PROGRESS, LOCK, NOTHING, RESERVE, RESOLVED, STATE, StateStore, local};
 use crate::data;
 
@@ -30,12 +32,30 @@ impl StateStore {
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name();
             if !is_own(&name.to_string_lossy()) {
-                fs::rename(self.dir.join(&name), moving.join(&name))?;
+                unless_done(fs::rename(self.dir.join(&name), moving.join(&name)))?;
             }
         }
-        fs::rename(&moving, &dir)?;
+        // A preflight and a plan can do this at the same time. The directory that the other job uses
+        // already must stay.
+        let flags = RenameFlags::RENAME_NOREPLACE;
+        unless_done(renameat2(AT_FDCWD, &moving, AT_FDCWD, &dir, flags).map_err(Into::into))?;
+        if moving.exists() {
+            let _best_effort = fs::remove_dir(&moving);
+        }
         data::sync_parent(&dir)?;
         Ok(dir)
+    }
+}
+
+/// Returns no error if another job has moved the file or the directory.
+fn unless_done(moved: io::Result<()>) -> io::Result<()> {
+    match moved {
+        Err(error)
+            if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&error.kind()) =>
+        {
+            Ok(())
+        }
+        other => other,
     }
 }
 
@@ -49,6 +69,23 @@ fn is_own(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_jobs_can_create_the_directory_at_the_same_time() {
+        for _ in 0..50 {
+            let root = tempfile::tempdir().unwrap();
+            let store = StateStore::new(root.path(), "web");
+            fs::create_dir(store.dir()).unwrap();
+            fs::write(store.dir().join("files.json"), "kept").unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| store.prepare_plugin_dir().unwrap());
+                }
+            });
+            let kept = fs::read_to_string(store.plugin_dir().join("files.json")).unwrap();
+            assert_eq!(kept, "kept");
+        }
+    }
 
     #[test]
     fn files_of_an_earlier_version_move_and_those_of_the_runner_stay() {
