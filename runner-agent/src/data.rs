@@ -27,8 +27,8 @@ use domain::ids::ExecutionId;
 use self::files::make_directory;
 pub use self::{
     files::{
-        RESERVED_TEXT, append, directory, fresh, keep_reserve, read_json, remove, replace,
-        replace_json, replace_reserved, sync_parent,
+        RESERVED_TEXT, append, directory, fresh, keep_reserve, open_without_links, read_json,
+        read_without_links, remove, replace, replace_json, replace_reserved, sync_parent,
     },
     job_dir::JobDir,
 };

@@ -20,8 +20,9 @@ use crate::{
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     images::{ImageSettings, record_registry},
+    isolation,
     keys::Keys,
-    policy::{self, Choice, publishers},
+    policy::{self, Choice, Policy, publishers},
     seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
@@ -113,7 +114,14 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
-        policy::resume(data, choice)?;
+        policy::resume(data, choice, run.isolation.map(Into::into))?;
+        let policy = Policy::current(data)?;
+        match isolation::check(&policy, stored.mode).await {
+            // From now on a job cannot get less because it made the next trial of the host fail.
+            Ok(None) => stored.isolation_checked = true,
+            Ok(Some(why)) => warn!(why, "Jobs of this runner have less isolation"),
+            Err(why) => warn!(%why, "This runner refuses jobs"),
+        }
         if let Some(server) = &run.server {
             stored.server.clone_from(server);
         }
@@ -151,8 +159,15 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
             .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
+    let level = run.isolation.map(Into::into);
+    // The token enrols one runner once, so a runner that would refuse its jobs does not use it.
+    if let Some(policy) = policy::preview(data, choice.as_ref(), level)? {
+        isolation::check(&policy, mode).await.context(
+            "cannot enrol: this runner would refuse jobs (a starting policy accepts less protection with --isolation process)",
+        )?;
+    }
     open_install_keys(data, keys, mode, false)?;
-    policy::begin(data, choice)?;
+    policy::begin(data, choice, level)?;
     publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");

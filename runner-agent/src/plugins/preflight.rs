@@ -15,7 +15,7 @@ use schemas::{
     manifest::Manifest,
     plugin,
     preflight::{PlannedJob, PreflightInputs, Rendered},
-    runner::{Check, CheckStatus, JobKind},
+    runner::{Check, CheckStatus, JobKind, RunnerMode},
 };
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ use super::{
     plugin::{Halt, IoContext, Plugin, Work},
     source, terraform,
 };
-use crate::host;
+use crate::{host, isolation};
 
 /// Disk space that the runner reserves for the state during an apply.
 const APPLY_RESERVE_BYTES: u64 = 64 << 20;
@@ -49,6 +49,7 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
     })?;
     let mut preflight = Preflight { work, jobs: &inputs.jobs, checks: Vec::new() };
     let allowed = preflight.check_policy(rules);
+    preflight.check_isolation(rules).await;
     preflight.check_terraform(&allowed, sink).await?;
     preflight.check_plugins(&allowed, sink).await?;
     preflight.check_disk();
@@ -97,6 +98,18 @@ impl Preflight<'_> {
             self.add(None, "policy", CheckStatus::Ok, "it allows all jobs of the run");
         }
         allowed
+    }
+
+    /// Checks that the host supports the isolation that the jobs need.
+    async fn check_isolation(&mut self, rules: &Rules) {
+        let kinds: BTreeSet<JobKind> =
+            self.jobs.iter().flat_map(|job| job.kinds.iter().copied()).collect();
+        for kind in kinds {
+            let choice = isolation::choose(&rules.policy, kind, RunnerMode::Install).await;
+            if let Err(refusal) = choice {
+                self.add(None, "policy isolation", CheckStatus::Failed, refusal.detail);
+            }
+        }
     }
 
     /// Checks that Terraform or OpenTofu is installed, if a component needs it.

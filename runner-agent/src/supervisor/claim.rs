@@ -20,7 +20,7 @@ use super::{
 use crate::{
     approval::{self, ApprovalOutcome, ApprovalRequest},
     client::{ApiRequest, ApiResponse},
-    disable, host, ids,
+    disable, host, ids, isolation,
     journal::JournalEvent,
     policy::{Policy, Refusal, publishers},
     shim::order::CancelOrder,
@@ -256,6 +256,7 @@ async fn authorize(
     written.and_then(|()| agent.journal.write(verified_event)).map_err(journal_refusal)?;
     let policy = policy(agent)?;
     allows(agent, &policy, manifest)?;
+    isolation::choose(&policy, manifest.kind, agent.identity.mode).await?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
@@ -297,6 +298,7 @@ pub(super) async fn reauthorize(
     }
     let policy = policy(agent)?;
     allows(agent, &policy, &verified.manifest)?;
+    isolation::choose(&policy, verified.manifest.kind, agent.identity.mode).await?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }

@@ -1,25 +1,90 @@
 //! Tests of the shim as a real process: its files, the environment of its child, and its end.
 use std::{
+    cell::{Cell, RefCell},
     fs,
     io::Write as _,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    ids::{ExecutionId, JobId},
+    isolation::IsolationLevel,
+};
 use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
+    isolation::Choice,
     journal::{self, JournalEvent},
-    shim::order::{CancelOrder, ShimOrder, StopCause},
+    shim::order::{CancelOrder, JobLimits, ShimOrder, StopCause},
     tls::Trust,
 };
 use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
 use serde_json::{Value, json};
 
+/// Declares each of these tests again, with the job in a sandbox.
+macro_rules! also_in_sandbox {
+    ($($test:ident),* $(,)?) => {
+        mod in_sandbox {
+            $(
+                #[test]
+                fn $test() {
+                    crate::shim::in_sandbox(super::$test);
+                }
+            )*
+        }
+    };
+}
+
 mod descendants;
+mod hostile;
+mod limits;
 mod mount;
 mod redaction;
+mod sandbox;
+
+also_in_sandbox!(
+    a_child_gets_only_the_environment_of_its_job,
+    a_value_is_redacted_in_outputs_and_in_other_spellings,
+    a_value_is_redacted_after_a_script_registered_it,
+    a_shim_leads_its_own_session_and_records_its_process,
+    a_cancel_sends_the_stop_signal_first,
+    a_cancel_that_cannot_be_read_stops_the_job,
+    a_passed_deadline_and_missing_output_end_a_child,
+    a_step_at_its_timeout_gets_its_grace_period,
+    the_exit_code_of_a_child_is_reported,
+);
+
+thread_local! {
+    /// Isolation of the jobs of the test on this thread.
+    static ISOLATION: RefCell<Choice> = RefCell::default();
+    /// Limits of those jobs.
+    static LIMITS: Cell<JobLimits> = Cell::default();
+}
+
+/// Returns the isolation of a sandbox. Without the programs, reports the test as skipped.
+fn sandbox_or_skip() -> Option<Choice> {
+    let find = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+    };
+    let (Some(bwrap), Some(pasta)) = (find("bwrap"), find("pasta")) else {
+        skip("needs bubblewrap and passt");
+        return None;
+    };
+    let level = IsolationLevel::Sandbox;
+    let (bwrap, pasta, closes_namespaces) = (Some(bwrap), Some(pasta), true);
+    Some(Choice { level, bwrap, closes_namespaces, pasta, ..Choice::default() })
+}
+
+/// Runs a test whose jobs run in a sandbox.
+fn in_sandbox(test: fn()) {
+    if let Some(choice) = sandbox_or_skip() {
+        ISOLATION.set(choice);
+        test();
+    }
+}
 
 const CANARY: &str = "canary-7f3a9c";
 const PASSED: &str = "passed/secret value";
@@ -82,7 +147,9 @@ fn begin(
     change(&mut manifest);
     let manifest = manifest.to_string();
     let order = ShimOrder {
+        isolation: ISOLATION.with_borrow(Choice::clone),
         kubeconfig_allows: Default::default(),
+        limits: LIMITS.get(),
         manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
         manifest,
         server: "http://127.0.0.1:9".into(),

@@ -184,6 +184,12 @@ impl JobRecord {
     }
 }
 
+/// Returns rules that require no sandbox: this process is not the program that creates one.
+pub fn without_sandbox() -> Rules {
+    let policy: Policy = toml::from_str("version = 1\nisolation = \"process\"").unwrap();
+    Rules { policy, publishers: Vec::new() }
+}
+
 impl TestRunner {
     pub fn new() -> Self {
         TestRunner::in_dir(tempfile::tempdir().unwrap(), None)
@@ -200,7 +206,7 @@ impl TestRunner {
             work_root,
             env: BTreeMap::new(),
             grace_ms: 20_000,
-            rules: Rules { policy: Policy::without_rules(), publishers: Vec::new() },
+            rules: without_sandbox(),
             known_state: KnownState::default(),
             known_states: BTreeMap::new(),
             server: StateServer::start(Uploads::Accept),
@@ -345,7 +351,7 @@ impl TestRunner {
             git_env: BTreeMap::new(),
             kubeconfig_allows: Default::default(),
             background: Arc::new(Shown),
-            wrapper: Vec::new(),
+            sandbox: None,
             cancel: Cancel::default(),
             registry: Registry {
                 base_url: self.server.url.clone(),
