@@ -85,14 +85,37 @@ pub(crate) async fn put(
     of: Of<'_>,
     new: NewVersion<'_>,
 ) -> Result<Result<StateHead, NotStored>, sqlx::Error> {
-    let mut tx = pool.begin().await?;
-    let stored = put_in(&mut tx, now, of, new).await?;
-    // An explicit rollback releases the lock of the component immediately.
-    match stored {
-        Ok(_) => tx.commit().await?,
-        Err(_) => tx.rollback().await?,
-    }
-    Ok(stored)
+    let (pool, install, component) = (pool.clone(), of.install, of.component.to_owned());
+    let NewVersion { ciphertext, replaces, writer, quota, .. } = new;
+    let (head, named) = (new.head.clone(), new.named.to_vec());
+    completed(async move {
+        let of = Of { install, component: &component };
+        let (head, named) = (&head, named.as_slice());
+        let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
+        let mut tx = pool.begin().await?;
+        let stored = put_in(&mut tx, now, of, new).await?;
+        // An explicit rollback releases the lock of the component immediately.
+        match stored {
+            Ok(_) => tx.commit().await?,
+            Err(_) => tx.rollback().await?,
+        }
+        Ok(stored)
+    })
+    .await
+}
+
+/// Completes a transaction although its caller may stop waiting, for example because the runner
+/// closed its connection. A transaction whose beginning is cancelled stays open on its connection, and
+/// later statements on that connection would be rolled back with it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the handle is awaited, and the task must outlive a caller that stops waiting"
+)]
+async fn completed<T: Send + 'static>(
+    transaction: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
+) -> Result<T, sqlx::Error> {
+    let ended = tokio::spawn(transaction).await;
+    ended.unwrap_or_else(|error| Err(sqlx::Error::Io(std::io::Error::other(error))))
 }
 
 async fn put_in(

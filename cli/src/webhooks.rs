@@ -47,10 +47,11 @@ Messages are signed as https://www.standardwebhooks.com specifies. The signing s
     /// List the deliveries of a webhook, newest event first
     #[command(after_help = "Example:\n  stead webhooks deliveries ops --state failed")]
     Deliveries(Deliveries),
-    /// Send deliveries again, also delivered ones
+    /// Send deliveries again, also delivered ones, and pending ones without a wait
     #[command(after_help = "\
 Examples:
   stead webhooks replay ops --state failed
+  stead webhooks replay ops --state pending
   stead webhooks replay ops --from 1200 --to 1300
 
 Messages keep their ids, so receivers recognize the ones that they got already. The server keeps deliveries for 30 \
@@ -109,7 +110,7 @@ pub(crate) struct Deliveries {
 pub(crate) struct Replay {
     /// Name of the webhook
     webhook: String,
-    /// Only deliveries in this state: delivered, failed
+    /// Only deliveries in this state: pending, delivered, failed
     #[arg(long)]
     state: Option<String>,
     /// Only deliveries of events from this position

@@ -152,7 +152,8 @@ mod tests {
             EndpointId::PREFIX,
             PolicyId::PREFIX,
         ];
-        let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ val_ pol_";
+        let expected =
+            "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ val_ whe_ pol_";
         assert_eq!(prefixes.join(" "), expected);
     }
 }

@@ -7,13 +7,18 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     actor::Actor,
+    decider::Timestamp,
     ids::{ExecutionId, InstallId, JobId, RunnerId},
 };
-use schemas::{manifest::Fence, runner::RunnerMode, token::AccessClaims};
+use schemas::{
+    manifest::Fence,
+    runner::RunnerMode,
+    token::{AccessClaims, JobClaims},
+};
 
 use super::caller::bearer;
 use crate::{
-    auth::secret,
+    auth::{Tokens, secret},
     dispatch::SessionError,
     listen::Ticket,
     problem::{Code, Problem},
@@ -98,11 +103,27 @@ impl FromRequestParts<App> for JobCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        JobCaller::with(parts, app, Tokens::read_job).await
+    }
+}
+
+impl JobCaller {
+    /// Authenticates a caller whose job token may have expired. The handler must check in the log
+    /// that the execution holds its job.
+    pub(crate) async fn of_any_time(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        JobCaller::with(parts, app, Tokens::read_job_of_any_time).await
+    }
+
+    async fn with(
+        parts: &mut Parts,
+        app: &App,
+        read: impl Fn(&Tokens, &str, Timestamp) -> Result<JobClaims, Problem>,
+    ) -> Result<Self, Problem> {
         let token = match basic_password(&parts.headers) {
             Some(password) => password,
             None => bearer(&parts.headers)?.to_string(),
         };
-        let claims = app.tokens.read_job(reject_other_tokens(&token)?, app.now())?;
+        let claims = read(&app.tokens, reject_other_tokens(&token)?, app.now())?;
         check_readable(app, claims.sub).await?;
         check_not_revoked(app, claims.sub)?;
         mark_authenticated(parts);

@@ -4,7 +4,7 @@ use domain::ids::JobId;
 use schemas::manifest::Fence;
 use sqlx::{PgConnection, PgPool, Row as _};
 
-use super::{Of, lock, newest_in};
+use super::{Of, completed, lock, newest_in};
 
 /// Newest execution that may write a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +26,19 @@ pub(crate) enum Beginning {
 
 /// Records that an execution may write the state from now on. Earlier executions no longer may.
 pub(crate) async fn begin(pool: &PgPool, of: Of<'_>, new: Begun) -> Result<Beginning, sqlx::Error> {
-    let mut tx = pool.begin().await?;
-    let beginning = match lock(&mut tx, of).await? {
-        true => begin_in(&mut tx, of, new).await?,
-        false => Beginning::Busy,
-    };
-    // Nothing was written without a beginning. The end of the transaction releases the lock.
-    tx.commit().await?;
-    Ok(beginning)
+    let (pool, install, component) = (pool.clone(), of.install, of.component.to_owned());
+    completed(async move {
+        let of = Of { install, component: &component };
+        let mut tx = pool.begin().await?;
+        let beginning = match lock(&mut tx, of).await? {
+            true => begin_in(&mut tx, of, new).await?,
+            false => Beginning::Busy,
+        };
+        // Nothing was written without a beginning. The end of the transaction releases the lock.
+        tx.commit().await?;
+        Ok(beginning)
+    })
+    .await
 }
 
 async fn begin_in(tx: &mut PgConnection, of: Of<'_>, new: Begun) -> Result<Beginning, sqlx::Error> {
@@ -54,13 +59,18 @@ pub(crate) async fn decide(
     known: Option<Begun>,
     until: Fence,
 ) -> Result<bool, sqlx::Error> {
-    let mut tx = pool.begin().await?;
-    let is_known = lock(&mut tx, of).await? && begun_in(&mut tx, of).await? == known;
-    if is_known {
-        raise(&mut tx, of, Begun { fence: until, job: None }).await?;
-    }
-    tx.commit().await?;
-    Ok(is_known)
+    let (pool, install, component) = (pool.clone(), of.install, of.component.to_owned());
+    completed(async move {
+        let of = Of { install, component: &component };
+        let mut tx = pool.begin().await?;
+        let is_known = lock(&mut tx, of).await? && begun_in(&mut tx, of).await? == known;
+        if is_known {
+            raise(&mut tx, of, Begun { fence: until, job: None }).await?;
+        }
+        tx.commit().await?;
+        Ok(is_known)
+    })
+    .await
 }
 
 /// Returns the newest execution that may write the state of a component.

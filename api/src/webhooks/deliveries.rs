@@ -179,7 +179,8 @@ pub(crate) async fn page(
     rows.fetch_all(pool).await?.into_iter().map(delivery).collect()
 }
 
-/// Sends deliveries again, also delivered ones. Returns their number.
+/// Sends deliveries again, also delivered ones, and pending ones without a further wait. Returns their
+/// number.
 pub(crate) async fn replay(
     pool: &PgPool,
     webhook: &str,
@@ -188,7 +189,7 @@ pub(crate) async fn replay(
 ) -> Result<u64, sqlx::Error> {
     let update = "update webhook_delivery set state = 'pending', attempts = 0, due_at = $5, \
                     status = null, error = null, delivered_at = null \
-                  where webhook = $1 and state <> 'pending' and ($2::text is null or state = $2) \
+                  where webhook = $1 and ($2::text is null or state = $2) \
                   and ($3::bigint is null or position >= $3) and ($4::bigint is null or position <= $4)";
     let query = sqlx::query(update).bind(webhook).bind(filter.state.map(DeliveryState::name));
     let query = query.bind(filter.from.map(u64::cast_signed)).bind(filter.to.map(u64::cast_signed));

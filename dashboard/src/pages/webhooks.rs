@@ -196,7 +196,7 @@ fn deliveries_panel(
                     div.body {
                         form.inline method="post" action={ (here) "/replay" } {
                             (frame::change_fields(caller, "replay"))
-                            label { "Send again" select name="state" { option value="failed" { "failed deliveries" } option value="" { "all deliveries" } } }
+                            label { "Send again" select name="state" { option value="failed" { "failed deliveries" } option value="pending" { "pending deliveries, now" } option value="" { "all deliveries" } } }
                             label { "From event" input type="number" name="from" min="1"; }
                             label { "To event" input type="number" name="to" min="1"; }
                             button type="submit" { "Replay" }

@@ -156,6 +156,7 @@ fn is_first(event_type: &str) -> bool {
         "enrolled",
         "principal_added",
         "published",
+        "configured",
     ];
     firsts.contains(&verb)
 }
@@ -174,6 +175,7 @@ fn stream(kind: &str, n: u128) -> StreamId {
         "plugin" => "plugin",
         "run" => "run_",
         "runner" => "rnr_",
+        "webhook" => "webhook",
         other => panic!("unknown aggregate {other}"),
     };
     StreamId::new(kind, format!("{prefix}{}", ulid(n)))

@@ -133,7 +133,8 @@ pub struct DeliveriesQuery {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayDeliveries {
-    /// Only deliveries in this state: `delivered` or `failed`.
+    /// Only deliveries in this state: `pending`, `delivered` or `failed`. A pending one does not wait
+    /// for its next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Only deliveries of events from this position.

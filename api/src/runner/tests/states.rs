@@ -531,3 +531,21 @@ async fn concurrent_uploads_of_a_component_are_ordered() {
     let serials = serials(&world).await;
     assert!(serials.is_sorted() && serials.last() == Some(&4), "{serials:?}");
 }
+
+#[tokio::test]
+async fn a_job_uses_its_state_after_its_token_expired_until_it_ends() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let execution = held.execution.parse().unwrap();
+    let hours_ago = world.app.now() - chrono::TimeDelta::hours(5);
+    let token = world
+        .app
+        .tokens
+        .job(agent.id, held.job, execution, held.fence, hours_ago, hours_ago)
+        .unwrap();
+    let upload = by_job(head(held.fence, 1, "one"));
+    put(&world, &token, &upload, "one").await.ok();
+    assert_eq!(get(&world, &token, "/runner/v1/state/web").await.status, 200);
+    end(&world, &held).await;
+    get(&world, &token, "/runner/v1/state/web").await.rejected(412, "fenced");
+}
