@@ -18,6 +18,7 @@ use domain::{
     ids::{InstallId, JobId},
     state_version::StateVersion,
 };
+use event_log::transaction::completed;
 use schemas::{manifest::Fence, runner::StateHead};
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
@@ -25,7 +26,7 @@ pub(crate) use self::{
     fence::{Beginning, Begun, begin, begun, decide, log_position},
     keep::{Named, mark_named},
     order::{Conflict, Place, Replaces},
-    read::{find, has, is_stored},
+    read::{find, has},
     uploads::{LOWEST_RATE, Transfer, Uploads},
 };
 
@@ -78,17 +79,20 @@ pub(crate) enum NotStored {
 }
 
 /// Stores a version. Returns the newest version of the component afterwards, which is the stored
-/// one, or an earlier upload of the same state.
+/// one, or an earlier upload of the same state. `permits` are held until the transaction ends, also if
+/// the caller stops waiting.
 pub(crate) async fn put(
     pool: &PgPool,
     now: Timestamp,
     of: Of<'_>,
     new: NewVersion<'_>,
+    permits: impl Send + 'static,
 ) -> Result<Result<StateHead, NotStored>, sqlx::Error> {
     let (pool, install, component) = (pool.clone(), of.install, of.component.to_owned());
     let NewVersion { ciphertext, replaces, writer, quota, .. } = new;
     let (head, named) = (new.head.clone(), new.named.to_vec());
     completed(async move {
+        let _until_the_end = permits;
         let of = Of { install, component: &component };
         let (head, named) = (&head, named.as_slice());
         let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
@@ -102,20 +106,6 @@ pub(crate) async fn put(
         Ok(stored)
     })
     .await
-}
-
-/// Completes a transaction although its caller may stop waiting, for example because the runner
-/// closed its connection. A transaction whose beginning is cancelled stays open on its connection, and
-/// later statements on that connection would be rolled back with it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the handle is awaited, and the task must outlive a caller that stops waiting"
-)]
-async fn completed<T: Send + 'static>(
-    transaction: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
-) -> Result<T, sqlx::Error> {
-    let ended = tokio::spawn(transaction).await;
-    ended.unwrap_or_else(|error| Err(sqlx::Error::Io(std::io::Error::other(error))))
 }
 
 async fn put_in(
@@ -295,6 +285,6 @@ mod tests {
         erasing.await.unwrap().unwrap();
         assert_eq!(not_erased(&pool, &ids).await.unwrap(), 0);
         let next = StateHead { serial: 2, ..head.clone() };
-        assert_eq!(put(&pool, now, of, new(&next)).await.unwrap(), Err(NotStored::Erased));
+        assert_eq!(put(&pool, now, of, new(&next), ()).await.unwrap(), Err(NotStored::Erased));
     }
 }

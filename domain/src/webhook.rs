@@ -26,7 +26,7 @@ pub struct Webhook {
     pub settings: Option<WebhookSettings>,
 }
 
-/// What a webhook sends, and to which endpoint.
+/// Settings of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WebhookSettings {

@@ -48,6 +48,7 @@ pub mod snapshot;
 pub mod blob;
 pub mod consumer;
 pub mod cqrs;
+pub mod transaction;
 pub mod upload;
 
 /// A private Postgres, and a new database for each test.

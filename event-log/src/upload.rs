@@ -14,6 +14,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::{
     Clock,
     blob::{BlobError, digest, get},
+    transaction::completed,
 };
 
 mod charge;
@@ -57,16 +58,22 @@ pub async fn put(
     bytes: &[u8],
     quota: Quota,
 ) -> Result<Result<(), NotStored>, BlobError> {
-    let digest = digest(bytes)?;
-    let mut tx = pool.begin().await?;
-    let stored = put_in(&mut tx, clock, by, (&digest, bytes), quota).await?;
-    // An explicit rollback releases the lock of the runner immediately. A dropped transaction would
-    // hold the lock until the pool rolls it back.
-    match stored {
-        Ok(()) => tx.commit().await?,
-        Err(_) => tx.rollback().await?,
-    }
-    Ok(stored)
+    let (digest, bytes) = (digest(bytes)?, bytes.to_vec());
+    let (pool, clock) = (pool.clone(), clock.clone());
+    let (runner, execution) = (by.runner.to_owned(), by.execution.to_owned());
+    completed(async move {
+        let by = Uploader { runner: &runner, execution: &execution };
+        let mut tx = pool.begin().await?;
+        let stored = put_in(&mut tx, &clock, by, (&digest, &bytes), quota).await?;
+        // An explicit rollback releases the lock of the runner immediately. A dropped transaction
+        // would hold the lock until the pool rolls it back.
+        match stored {
+            Ok(()) => tx.commit().await?,
+            Err(_) => tx.rollback().await?,
+        }
+        Ok(stored)
+    })
+    .await
 }
 
 async fn put_in(

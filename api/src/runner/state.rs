@@ -104,16 +104,19 @@ pub(crate) async fn put(
     let transfer = app.state_uploads.upload(install).ok_or_else(busy)?;
     let ciphertext = body::read(request, length, &transfer).await?;
     let (head, quota) = (&upload.head, app.config.state_quota);
-    transfer.spend(ciphertext.len() as u64, quota).map_err(over_daily_limit)?;
+    let bytes = ciphertext.len() as u64;
+    transfer.check_day(bytes, quota).map_err(over_daily_limit)?;
     let connections = app.pool.options().get_max_connections();
-    let _statement = transfer.statement(ciphertext.len(), connections).await.ok_or_else(busy)?;
+    let statement = transfer.statement(ciphertext.len(), connections).await.ok_or_else(busy)?;
     // After the body, which may arrive slowly: former versions are deleted by this state of the log.
     let known = app.log().reload::<Install>(&install.to_string()).await?.state;
     let named = named(&known);
     let replaces = replaces(&known, &component, &upload);
     let new = NewVersion { head, ciphertext, replaces, writer, named: &named, quota };
-    match state_versions::put(&app.pool, app.now(), of, new).await? {
+    let permits = (transfer, statement);
+    match state_versions::put(&app.pool, app.now(), of, new, permits).await? {
         Ok(newest) => {
+            app.state_uploads.spend(install, bytes);
             if let StateCaller::Runner(_) = &caller {
                 record_arrival(&app, install, component, &upload).await?;
             }

@@ -1,10 +1,11 @@
 //! Fence of a component: the newest execution that may write its state. An earlier execution cannot
 //! store a state after a later one has begun, because the later one continues from the stored state.
 use domain::ids::JobId;
+use event_log::transaction::completed;
 use schemas::manifest::Fence;
 use sqlx::{PgConnection, PgPool, Row as _};
 
-use super::{Of, completed, lock, newest_in};
+use super::{Of, lock, newest_in};
 
 /// Newest execution that may write a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -61,15 +61,6 @@ pub(crate) async fn has(
     Ok(same.is_none_or(|same| same.head.version().includes(version)))
 }
 
-/// Returns whether the server has a version with this lineage and serial.
-pub(crate) async fn is_stored(
-    pool: &PgPool,
-    of: Of<'_>,
-    version: &StateVersion,
-) -> Result<bool, sqlx::Error> {
-    Ok(find(pool, of, Some((&version.lineage, version.serial))).await?.is_some())
-}
-
 impl Stored {
     /// Returns the part of the ciphertext from this offset. `None` if the version was deleted.
     async fn part(&self, pool: &PgPool, offset: u64) -> Result<Option<Bytes>, sqlx::Error> {

@@ -135,6 +135,14 @@ impl Uploads {
         Some(Transfer { all: self.clone(), number, install, deadline })
     }
 
+    /// Counts stored bytes towards the limit per day of an install.
+    pub(crate) fn spend(&self, install: InstallId, bytes: u64) {
+        let now = Instant::now();
+        let mut counters = self.counters();
+        counters.uploaded.retain(|_, (begun, _)| *begun + DAY > now);
+        counters.uploaded.entry(install).or_insert((now, 0)).1 += bytes;
+    }
+
     fn counters(&self) -> std::sync::MutexGuard<'_, Counters> {
         self.0.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,19 +174,20 @@ impl Transfer {
         fits
     }
 
-    /// Counts uploaded bytes towards the limit per day, which prevents an install from writing
-    /// without end what its quota then deletes. Returns the seconds after which the install may
-    /// upload again if the limit is reached.
-    pub(crate) fn spend(&self, bytes: u64, quota: u64) -> Result<(), u64> {
+    /// Returns the seconds after which the install may upload again, if these bytes exceed its limit
+    /// per day. The limit prevents an install from writing without end what its quota then deletes.
+    pub(crate) fn check_day(&self, bytes: u64, quota: u64) -> Result<(), u64> {
         let now = Instant::now();
-        let mut counters = self.all.counters();
-        counters.uploaded.retain(|_, (begun, _)| *begun + DAY > now);
-        let (begun, uploaded) = counters.uploaded.entry(self.install).or_insert((now, 0));
-        if *uploaded + bytes > quota.saturating_mul(QUOTAS_PER_DAY) {
-            return Err((*begun + DAY - now).as_secs() + 1);
+        let counters = self.all.counters();
+        match counters.uploaded.get(&self.install) {
+            Some((begun, uploaded))
+                if *begun + DAY > now
+                    && *uploaded + bytes > quota.saturating_mul(QUOTAS_PER_DAY) =>
+            {
+                Err((*begun + DAY - now).as_secs() + 1)
+            }
+            Some(_) | None => Ok(()),
         }
-        *uploaded += bytes;
-        Ok(())
     }
 
     /// Waits until a statement may store a state of this size. At most a quarter of the database
@@ -296,11 +305,14 @@ mod tests {
     async fn the_bytes_of_an_install_per_day_are_limited() {
         let (uploads, one) = (Uploads::default(), install());
         let transfer = uploads.upload(one).unwrap();
-        assert_eq!(transfer.spend(900, 100), Ok(()));
-        assert_eq!(transfer.spend(101, 100), Err(DAY.as_secs() + 1));
-        assert_eq!(uploads.upload(install()).unwrap().spend(101, 100), Ok(()));
-        assert_eq!(transfer.spend(100, 100), Ok(()));
+        // Bytes that were not stored do not count.
+        assert_eq!(transfer.check_day(900, 100), Ok(()));
+        assert_eq!(transfer.check_day(900, 100), Ok(()));
+        uploads.spend(one, 900);
+        assert_eq!(transfer.check_day(101, 100), Err(DAY.as_secs() + 1));
+        assert_eq!(uploads.upload(install()).unwrap().check_day(101, 100), Ok(()));
+        assert_eq!(transfer.check_day(100, 100), Ok(()));
         tokio::time::advance(DAY).await;
-        assert_eq!(transfer.spend(101, 100), Ok(()));
+        assert_eq!(transfer.check_day(101, 100), Ok(()));
     }
 }

@@ -33,8 +33,8 @@ pub(crate) async fn check_unused(app: &App, of: Of<'_>) -> Result<(Option<Begun>
 }
 
 /// Prepares the acceptance of a state: it is kept, and executions claimed until now store no other
-/// one. A state that the server does not have must be forced, because each later job is refused
-/// until the runner's host has it.
+/// one. Each later job reads the newest state of the server, so another one must be forced: jobs are
+/// refused until the runner's host has it.
 pub(crate) async fn accept(
     app: &App,
     of: Of<'_>,
@@ -43,10 +43,14 @@ pub(crate) async fn accept(
 ) -> Result<(), Problem> {
     let (known, until) = check_unused(app, of).await?;
     state_versions::mark_named(&app.pool, of, std::slice::from_ref(state)).await?;
-    if !force && !state_versions::is_stored(&app.pool, of, state).await? {
+    let newest = state_versions::newest(&app.pool, of).await?.map(|newest| newest.version());
+    let is_newest =
+        |newest: &StateVersion| (&newest.lineage, newest.serial) == (&state.lineage, state.serial);
+    if !force && !newest.as_ref().is_some_and(is_newest) {
+        let newest = newest.map_or_else(|| "none".to_owned(), |newest| newest.to_string());
         let detail = format!(
-            "cannot accept {state}: the server has no such state of {}; choose a state on the runner's host (stead-runner state \
-             resolve {}), or force the acceptance if that host has this state",
+            "cannot accept {state}: the newest state of {} at the server is {newest}, and jobs read that one; choose a state on the \
+             runner's host (stead-runner state resolve {}), or force the acceptance if that host has this state",
             of.component, of.component
         );
         return Err(Problem::new(Code::Rejected, detail));

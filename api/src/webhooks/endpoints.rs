@@ -20,7 +20,7 @@ pub(crate) struct Endpoint {
     pub secret: Vec<u8>,
 }
 
-/// What the next attempt of a webhook needs.
+/// Endpoint of an active webhook, with its valid secrets.
 pub(crate) struct Sending {
     pub url: String,
     /// Current secret, then former ones.

@@ -16,7 +16,7 @@ pub(crate) struct AcceptStateArgs {
     /// Serial of the state, from the runner's refusal
     #[arg(long)]
     serial: u64,
-    /// Accept a state that the server does not have
+    /// Accept another state than the newest one of the server
     #[arg(long)]
     force: bool,
     /// Reason, recorded in the log

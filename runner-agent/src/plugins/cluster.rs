@@ -119,12 +119,13 @@ enum NoAccess {
     Refused(String),
     /// No cluster is known, or its credentials cannot be found.
     Unavailable(String),
-    Error(PluginError),
+    /// The work cannot be done, or the job was stopped.
+    Halt(Halt),
 }
 
-impl From<PluginError> for NoAccess {
-    fn from(error: PluginError) -> Self {
-        NoAccess::Error(error)
+impl<E: Into<Halt>> From<E> for NoAccess {
+    fn from(error: E) -> Self {
+        NoAccess::Halt(error.into())
     }
 }
 
@@ -172,7 +173,7 @@ fn without_access(why: NoAccess) -> Halt {
         NoAccess::Unavailable(why) => {
             PluginError::Refused(format!("no access to a cluster: {why}")).into()
         }
-        NoAccess::Error(error) => error.into(),
+        NoAccess::Halt(halt) => halt,
     }
 }
 
@@ -218,7 +219,7 @@ async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, No
         let why = format!("cannot run the job: {component:?} is not a valid component name");
         return Err(NoAccess::Refused(why));
     }
-    let outputs = work.job.outputs_of(component).await.map_err(PluginError::from)?;
+    let outputs = work.job.outputs_of(component).await?;
     let Some(outputs) = ClusterOutputs::of(outputs) else {
         return Err(NoAccess::Unavailable(format!(
             "{component} is not deployed, or its state is lost; deploy {component} first, or pass a \

@@ -248,7 +248,8 @@ impl Serving {
                     WriteError::Invalid(_) => StatusCode::BAD_REQUEST,
                     WriteError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
                     WriteError::Conflict(_) => StatusCode::CONFLICT,
-                    WriteError::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                    // Terraform repeats a 5xx, and each attempt would wait for the server again.
+                    WriteError::NotStored(_) => StatusCode::FAILED_DEPENDENCY,
                 };
                 self.session.line(&format!("the state was not stored: {error}"));
                 response(status, error.to_string())

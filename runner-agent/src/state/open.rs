@@ -73,7 +73,9 @@ impl Session {
             }
             (Opening::Upload, Some(local)) => {
                 // A state that will be refused must not replace the server's.
-                if self.store.check_known(&local.mark(), own, known.log).is_ok() {
+                if self.store.check_known(&local.mark(), own, known.log).is_ok()
+                    && self.store.check_digest(&local.head, own, known.log).is_ok()
+                {
                     self.upload(&local).await?;
                 }
                 Ok(Some(local))
@@ -188,6 +190,7 @@ impl Session {
         // A state that will be refused must not become the server's.
         let checked = self.store.check_known(&mark, known.own, known.log);
         checked.map_err(|StateRefusal(why)| StateError::Blocked(why))?;
+        self.store.check_digest(&head, known.own, known.log)?;
         let upload = StateUpload { head, written_by: None, is_decided: false };
         {
             let _lock = self.store.lock_idle()?;
@@ -238,7 +241,9 @@ impl StateStore {
                  --keep-current, --from-server, --restore FILE and --nothing-exists",
                 self.component
             )),
-            error @ (StateError::Refused(_) | StateError::Io { .. }) => error,
+            error @ (StateError::Refused(_)
+            | StateError::Io { .. }
+            | StateError::Stopped { .. }) => error,
         }
     }
 }

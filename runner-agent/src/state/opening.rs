@@ -18,7 +18,7 @@ use schemas::runner::{StateHead, StateUpload};
 
 use super::KnownState;
 
-/// What to do with a state whose upload did not end.
+/// Decision on a state whose upload did not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// It becomes the newest state of this host.

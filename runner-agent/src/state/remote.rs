@@ -1,5 +1,9 @@
 //! Calls for the encrypted state of a component on the server.
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use reqwest::{
     RequestBuilder, Response, StatusCode,
@@ -187,8 +191,26 @@ impl Remote {
         ciphertext: bytes::Bytes,
         waiting: &Waiting<'_>,
     ) -> Result<StateHead, StateError> {
-        let put = || self.put_within(IDLE, LOWEST_RATE, upload, ciphertext.clone());
-        self.patiently(waiting, put).await
+        let is_unanswered = AtomicBool::new(false);
+        let (unanswered, ciphertext) = (&is_unanswered, &ciphertext);
+        let put = move || async move {
+            let sent = self.put_within(IDLE, LOWEST_RATE, upload, ciphertext.clone()).await;
+            if matches!(sent, Err(RemoteError::Unreachable { .. })) {
+                unanswered.store(true, Ordering::Relaxed);
+            }
+            sent
+        };
+        let stored = self.patiently(waiting, put).await;
+        // The rejection of a repeated decision does not tell whether an earlier attempt was stored.
+        match stored {
+            Err(StateError::Blocked(why) | StateError::Refused(why))
+                if upload.is_decided && is_unanswered.load(Ordering::Relaxed) =>
+            {
+                let source = io::Error::other("an earlier attempt may have stored the choice");
+                Err(StateError::Io { context: why, source })
+            }
+            stored => stored,
+        }
     }
 
     async fn patiently<T, F: Future<Output = Result<T, RemoteError>>>(
@@ -200,11 +222,8 @@ impl Remote {
         let component = waiting.component;
         loop {
             let called = waiting.cancel.run_until_cancelled(call()).await;
-            let failed = |why: String| StateError::Io {
-                context: format!("cannot use the state of {component}"),
-                source: io::Error::other(why),
-            };
-            let stopped = || failed("the job was stopped".into());
+            let context = || format!("cannot use the state of {component}");
+            let stopped = || StateError::Stopped { context: context() };
             let (why, after) = match called.ok_or_else(stopped)? {
                 Ok(done) => return Ok(done),
                 Err(RemoteError::Unreachable { why, after }) => (why, after),
@@ -224,9 +243,10 @@ impl Remote {
                 }
             };
             if begun.elapsed() >= self.patience {
-                return Err(failed(format!(
+                let why = format!(
                     "the server did not respond ({why}), so it is unknown whether it has a newer one; retry when it responds"
-                )));
+                );
+                return Err(StateError::io(context())(io::Error::other(why)));
             }
             if std::mem::take(&mut is_first) {
                 (waiting.line)(&format!("waiting for the server to read the state: {why}"));

@@ -102,7 +102,7 @@ impl Basis {
     }
 }
 
-/// What a new version must follow.
+/// Versions that a new version must follow.
 struct Follows {
     /// Version of the server, if this install has signed it.
     server: Option<StateHead>,

@@ -144,7 +144,7 @@ impl Session {
         self.writes.send_modify(|writes| *writes += 1);
         let (writing, (ended, result)) = (Writing(Arc::clone(self)), oneshot::channel());
         tasks::detach("state write", async move {
-            // Nobody may be waiting any more.
+            // The receiver may have been dropped.
             let _unheard = ended.send(writing.0.write_now(state).await);
         });
         let panicked = || WriteError::NotStored("the runner failed to write the state".into());
@@ -215,9 +215,7 @@ impl Session {
             committed.map_err(|error| WriteError::NotStored(error.to_string()))
         };
         match (written, sent) {
-            (_, Err(RemoteError::Rejected(why) | RemoteError::Refused(why))) => {
-                Err(WriteError::Conflict(why))
-            }
+            (_, Err(RemoteError::Rejected(why))) => Err(WriteError::Conflict(why)),
             (_, Err(RemoteError::TooLarge(_))) => Err(WriteError::TooLarge),
             (Ok(()), Ok(Some(_))) => {
                 commit()?;
@@ -226,9 +224,16 @@ impl Session {
                 Ok(())
             }
             (Ok(()), Ok(None)) => commit(),
-            // The agent uploads the state of an execution that has ended for the server: Terraform must
-            // not stop in the middle of an apply for that.
-            (Ok(()), Err(error @ (RemoteError::Unreachable { .. } | RemoteError::Ended(_)))) => {
+            // The agent uploads the state of an execution that has ended for the server, or that the
+            // server does not permit: Terraform must not stop in the middle of an apply for that.
+            (
+                Ok(()),
+                Err(
+                    error @ (RemoteError::Unreachable { .. }
+                    | RemoteError::Ended(_)
+                    | RemoteError::Refused(_)),
+                ),
+            ) => {
                 commit()?;
                 self.is_spooling.store(true, Ordering::Relaxed);
                 let serial = head.serial;
@@ -239,7 +244,14 @@ impl Session {
             }
             // The server has the only copy until the next job reads it.
             (Err(_full), Ok(_)) => Ok(()),
-            (Err(full), Err(error @ (RemoteError::Unreachable { .. } | RemoteError::Ended(_)))) => {
+            (
+                Err(full),
+                Err(
+                    error @ (RemoteError::Unreachable { .. }
+                    | RemoteError::Ended(_)
+                    | RemoteError::Refused(_)),
+                ),
+            ) => {
                 let why = format!("this host cannot store it ({full}), and {error}");
                 Err(WriteError::NotStored(why))
             }

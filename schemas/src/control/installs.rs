@@ -280,8 +280,8 @@ pub struct AcceptState {
     pub lineage: String,
     /// Serial number of the state, from the runner's refusal.
     pub serial: u64,
-    /// True to accept a state that the server does not have. Each later job is refused until the
-    /// runner's host has this state.
+    /// True to accept another state than the newest one of the server, which each job reads. Each
+    /// later job is refused until the runner's host has this state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Reason for the acceptance, which the log stores.

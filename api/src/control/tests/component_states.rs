@@ -135,7 +135,7 @@ async fn store(app: &App, install: InstallId, job: JobId, (serial, content): (u6
     let (ciphertext, replaces, writer) = (vec![7], Replaces::EmptyState, Writer::Job(job));
     let new = NewVersion { head, ciphertext, replaces, writer, named: &[], quota: 1 << 20 };
     let of = Of { install, component: "base" };
-    state_versions::put(&app.pool, app.now(), of, new).await.unwrap().unwrap();
+    state_versions::put(&app.pool, app.now(), of, new, ()).await.unwrap().unwrap();
 }
 
 fn digest_of(content: char) -> String {
@@ -174,6 +174,9 @@ async fn an_apply_waits_for_the_state_that_its_plan_read() {
         force: false,
         reason: "of the other host".into(),
     };
+    let other = AcceptState { serial: 6, ..accept.clone() };
+    let other = owner.accept_state("acme", "base", &other).await.unwrap_err().to_string();
+    assert!(other.contains("the newest state of base at the server is"), "{other}");
     owner.accept_state("acme", "base", &accept).await.unwrap();
     wait_for_step(app, run, applying).await;
     assert!(install().await.awaited_states.is_empty());
@@ -210,5 +213,27 @@ async fn the_state_of_a_job_counts_after_its_step_has_ended() {
     .await;
     assert_eq!(install.awaited_states.get("base"), Some(&state));
     assert_eq!(install.states["base"].newest, Some(state));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn the_state_of_a_job_is_ignored_after_its_step_and_a_later_job() {
+    let (started, owner, acme) = with_install().await;
+    let (_run, plan) = planning(&started, &owner, acme.id).await;
+    let app = started.app();
+    let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+    complete::give_up(app, &call, plan, "broken").await.unwrap();
+    // Given a later job that has stored a state.
+    store(app, acme.id, JobId(Ulid::new()), (3, 'b')).await;
+    let state = StateVersion { digest: Some(digest_of('a')), ..version(7) };
+    complete_plan_from(app, plan, state).await;
+    let position = app.log().position();
+    wait_for(async || {
+        let policies = event_log::consumer::position(&app.pool, crate::POLICIES_CONSUMER).await;
+        policies.unwrap().filter(|processed| *processed >= position)
+    })
+    .await;
+    let install = app.engine.load::<Install>(acme.id).await.unwrap();
+    assert!(install.awaited_states.is_empty() && install.states.is_empty());
     started.server.stop().await;
 }

@@ -291,8 +291,8 @@ async fn a_test_message_shows_the_response_of_the_endpoint() {
     receiver.respond(403);
     let refused = owner.test_webhook("ops").await.unwrap();
     assert_eq!((refused.delivered, refused.status), (false, Some(403)));
-    let nobody = settings(Some("http://127.0.0.1:9/secret-path"), &[APPROVALS]);
-    owner.configure_webhook("down", &nobody).await.unwrap();
+    let unused_port = settings(Some("http://127.0.0.1:9/secret-path"), &[APPROVALS]);
+    owner.configure_webhook("down", &unused_port).await.unwrap();
     let unreachable = owner.test_webhook("down").await.unwrap();
     let error = unreachable.error.unwrap();
     assert!(

@@ -1,6 +1,7 @@
 //! As-of rows of a projection.
 use std::time::Duration;
 
+use event_log::{Source, transaction::completed};
 use futures::Stream;
 use projections::{AsOfQuery, RebuildError, as_of::AsOfRow};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
@@ -45,8 +46,10 @@ pub(crate) async fn rows(
     })?;
     let position = audit::resolve_position(&app, which.position, which.time).await?;
     let recorded_at = audit::point_at(&app, position).await?.recorded_at;
-    let mut query =
-        AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(to_problem)?;
+    let source = Source::from(app.log());
+    let begun =
+        completed(async move { AsOfQuery::begin(source, &name, position, which.key).await });
+    let mut query = begun.await.map_err(to_problem)?;
     let message = move |state: &str| RowsProgress {
         state: state.into(),
         events: 0,

@@ -15,8 +15,8 @@ use crate::{
     state_versions::{LOWEST_RATE, Transfer},
 };
 
-/// Period in which the rate of a body is measured.
-const PERIOD: Duration = Duration::from_secs(30);
+/// Longest pause between two parts of a body, and time beyond that of the lowest rate.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Size of the buffer for the first bytes of a body.
 const FIRST_BYTES: u64 = 64 << 10;
 
@@ -45,25 +45,16 @@ pub(super) async fn read(
     let too_slow = || incomplete("arrives too slowly".into());
     let (mut bytes, mut capacity) = (Vec::new(), 0);
     let most = length.unwrap_or(STATE_CIPHERTEXT_BYTES).min(STATE_CIPHERTEXT_BYTES);
-    let (mut period, mut arrived) = (Instant::now() + PERIOD, 0);
+    let begun = Instant::now();
     let mut body = request.into_body().into_data_stream();
     loop {
-        let next = timeout_at(period, body.next()).await;
-        if let Ok(None) = next {
+        // All bytes count, not only those of the last seconds: a small state may take longer.
+        let in_time = begun + PATIENCE + Duration::from_secs(bytes.len() as u64 / LOWEST_RATE);
+        let until = in_time.min(Instant::now() + PATIENCE);
+        let Some(part) = timeout_at(until, body.next()).await.map_err(|_| too_slow())? else {
             return Ok(bytes);
-        }
-        if Instant::now() >= period {
-            if arrived < PERIOD.as_secs() * LOWEST_RATE {
-                return Err(too_slow());
-            }
-            (period, arrived) = (Instant::now() + PERIOD, 0);
-        }
-        let part = match next {
-            Ok(Some(part)) => {
-                part.map_err(|error| incomplete(format!("is incomplete: {error}")))?
-            }
-            Ok(None) | Err(_) => continue,
         };
+        let part = part.map_err(|error| incomplete(format!("is incomplete: {error}")))?;
         let needed = (bytes.len() + part.len()) as u64;
         if needed > STATE_CIPHERTEXT_BYTES {
             return Err(too_large());
@@ -77,7 +68,6 @@ pub(super) async fn read(
             bytes.reserve_exact(more);
         }
         bytes.extend_from_slice(&part);
-        arrived += part.len() as u64;
     }
 }
 

@@ -88,10 +88,10 @@ pub(super) async fn check_writer(
             let (known, until) = states::check_unused(app, of).await?;
             match state_versions::newest(&app.pool, of).await? {
                 // The user chose a state on this host, so the host must know the newest version.
-                Some(newest) => check_fence(newest.fence, upload.head.fence)?,
+                Some(newest) if newest.fence != upload.head.fence => return Err(other_newest()),
                 // A fence of the future would reject all later executions.
-                None if upload.head.fence > until => return Err(other_fence()),
-                None => {}
+                None if upload.head.fence > until => return Err(other_newest()),
+                Some(_) | None => {}
             }
             Ok((install, Writer::User { known, until }))
         }
@@ -219,6 +219,12 @@ fn check_fence(expected: Fence, fence: Fence) -> Result<(), Problem> {
         return Ok(());
     }
     Err(other_fence())
+}
+
+/// Rejects a decision that does not continue the newest version.
+fn other_newest() -> Problem {
+    let detail = "cannot store the chosen state: another one was stored since it was read; repeat the choice";
+    Problem::new(Code::StateFenced, detail)
 }
 
 fn other_fence() -> Problem {

@@ -343,7 +343,7 @@ async fn a_decision_on_the_host_stores_another_lineage() {
     let in_use = put(&world, &agent.token, &decided, "restored").await;
     assert_eq!(in_use.rejected(409, "state_in_use")["job"], held.job.to_string());
     lose(&world, &held).await;
-    put(&world, &agent.token, &elsewhere, "restored").await.rejected(412, "fenced");
+    put(&world, &agent.token, &elsewhere, "restored").await.rejected(412, "state_fenced");
     put(&world, &agent.token, &decided, "restored").await.ok();
     assert_eq!(newest(&world, install).await, Some(other));
     // The former execution no longer stores its state.
@@ -377,7 +377,7 @@ async fn a_decision_without_a_stored_state_has_no_fence_of_the_future() {
     record(&world, install, 1).await;
     let fence = Fence { epoch: i64::MAX.unsigned_abs(), position: i64::MAX.unsigned_abs() };
     let decided = StateUpload { is_decided: true, ..by_job(head(fence, 1, "one")) };
-    put(&world, &agent.token, &decided, "one").await.rejected(412, "fenced");
+    put(&world, &agent.token, &decided, "one").await.rejected(412, "state_fenced");
     let held = run(&world, &agent, install, "web").await;
     put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
 }

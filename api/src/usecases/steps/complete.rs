@@ -81,9 +81,8 @@ async fn complete_step(pool: &PgPool, unit: &mut UnitOfWork, id: JobId) -> Resul
         }
         Origin::Build { .. } | Origin::Source { .. } => return Ok(()),
     };
-    // Its host has the state, even if the step has ended without this job.
-    record_state(pool, unit, (install, run, step), &job).await?;
     let is_current = unit.load::<Run>(run).await?.step_of(id).is_some();
+    record_state(pool, unit, (install, run, step), (id, &job), is_current).await?;
     if !is_current {
         return Ok(());
     }
@@ -170,12 +169,15 @@ async fn record_plan(
     Ok(())
 }
 
-/// Records the state that the job reported, also for a failed job.
+/// Records the state that the job reported, also for a failed job, and for a job whose step has ended
+/// without it: its host has the state. Such a job can be completed late, so nothing is recorded if
+/// another job has begun to write the state since, or if a user has chosen one.
 async fn record_state(
     pool: &PgPool,
     unit: &mut UnitOfWork,
     (install, run, step): (InstallId, RunId, StepId),
-    job: &Job,
+    (id, job): (JobId, &Job),
+    is_current: bool,
 ) -> Result<(), Problem> {
     let reported = job.reports.iter().find_map(|event| {
         let JobEvent::StateReported { state, .. } = event else { return None };
@@ -186,6 +188,10 @@ async fn record_state(
     let name = target.as_ref().and_then(render::step::component_of).map(str::to_owned);
     if let (Some(state), Some(name)) = (reported, name) {
         let of = Of { install, component: &name };
+        let begun = state_versions::begun(pool, of).await?;
+        if !is_current && begun.is_some_and(|begun| begun.job != Some(id)) {
+            return Ok(());
+        }
         state_versions::mark_named(pool, of, std::slice::from_ref(&state)).await?;
         if !state_versions::has(pool, of, &state).await? {
             let (name, state) = (name.clone(), state.clone());

@@ -27,7 +27,7 @@ const ENCRYPTED: &str = "encrypted";
 /// Decrypted plan file in the work directory of the apply.
 const APPROVED: &str = "approved-plan";
 
-/// What a decryption must expect.
+/// Expected associated data of a decryption.
 #[derive(Serialize, Deserialize)]
 struct Encrypted {
     job: JobId,

@@ -205,6 +205,16 @@ async fn a_decision_without_a_response_loses_no_state() {
             assert!(kept.contains(&state), "{choice}: {kept:?}");
         }
     }
+    // A job begins before the decision is repeated: the rejection does not tell that it is stored.
+    let (server, host) = diverged().await;
+    server.set_uploads(Uploads::StoreAndHold);
+    let error = anyhow::Error::new(host.resolve(Decision::KeepCurrent).await.unwrap_err());
+    assert!(format!("{error:#}").contains("an earlier attempt may have stored"), "{error:#}");
+    server.set_uploads(Uploads::Accept);
+    server.hold(None);
+    assert_eq!(host.begins_with(40).await, mark(3));
+    let kept = host.kept().await;
+    assert!(kept.contains(&state(2)) && kept.contains(&other_state(2)), "{kept:?}");
     // Another host writes before the decision arrives.
     let (server, host) = diverged().await;
     server.set_uploads(Uploads::Reject);

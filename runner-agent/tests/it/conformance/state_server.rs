@@ -24,6 +24,8 @@ pub enum Uploads {
     Lose,
     /// Ends the connection without a response, and stores the version.
     StoreAndLose,
+    /// The same for the first version, and then runs a job on the component.
+    StoreAndHold,
     /// Sends the response of an overloaded server or of a proxy.
     Respond(u16, &'static str),
 }
@@ -183,6 +185,12 @@ impl Inner {
                 self.store(upload, body);
                 None
             }
+            Uploads::StoreAndHold if self.held_by.is_none() => {
+                self.store(upload, body);
+                self.held_by = Some("job_1");
+                None
+            }
+            Uploads::StoreAndHold => self.store(upload, body),
         }
     }
 

@@ -41,7 +41,7 @@ async fn at_the_quota_former_deployments_make_room_and_current_versions_stay() {
         let head = &head(held.fence, serial, &format!("v{serial}"));
         let writer = Writer::Job(held.job);
         let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
-        state_versions::put(pool, world.app.now(), of, new).await.unwrap()
+        state_versions::put(pool, world.app.now(), of, new, ()).await.unwrap()
     };
     for serial in 1..=13 {
         store(serial, &named, 10, 130).await.unwrap();
@@ -69,7 +69,7 @@ async fn at_the_quota_a_large_component_makes_room_for_a_small_one() {
             (&head(held.fence, serial, &format!("v{serial}")), Of { install, component });
         let (writer, named) = (Writer::Job(held.job), &current);
         let new = NewVersion { head, ciphertext, replaces, writer, named, quota };
-        state_versions::put(pool, world.app.now(), of, new).await.unwrap()
+        state_versions::put(pool, world.app.now(), of, new, ()).await.unwrap()
     };
     for serial in 1..=15 {
         store("web", serial, 10, 1000).await.unwrap();
@@ -158,4 +158,21 @@ async fn names_that_no_component_can_have_are_malformed() {
     let mut upload = by_job(head(held.fence, 1, "one"));
     upload.head.lineage = "a\0b".into();
     put(&world, &held.token, &upload, "one").await.rejected(400, "bad_request");
+}
+
+#[tokio::test]
+async fn a_version_is_stored_and_its_permits_are_held_although_the_caller_left() {
+    let (world, agent, install) = world().await;
+    let held = run(&world, &agent, install, "web").await;
+    let (permits, released) = tokio::sync::oneshot::channel::<()>();
+    let head = &head(held.fence, 1, "one");
+    let of = Of { install, component: "web" };
+    let (ciphertext, replaces, writer) = (vec![7], Replaces::EmptyState, Writer::Job(held.job));
+    let new = NewVersion { head, ciphertext, replaces, writer, named: &[], quota: 100 };
+    let put = state_versions::put(&world.app.pool, world.app.now(), of, new, permits);
+    // The first poll begins the transaction, and then the future is dropped.
+    assert!(tokio::time::timeout(std::time::Duration::ZERO, put).await.is_err());
+    assert_eq!(newest(&world, install).await, None, "the transaction runs");
+    assert!(released.await.is_err(), "the permits are dropped");
+    assert_eq!(newest(&world, install).await.as_ref(), Some(head));
 }
