@@ -69,7 +69,8 @@ impl Cgroup {
         data::replace(&job.cgroup(), &lines.collect::<Vec<_>>().join(&b'\n'))
     }
 
-    /// Returns the group that a job's directory records, if it still exists.
+    /// Returns the groups that a job's directory records, if one of them still exists. The one with
+    /// the limits can have members that the first one lost.
     pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
         let text = String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?;
         // Ignore a record that names the group of another job: callers kill the members.
@@ -77,11 +78,11 @@ impl Cgroup {
         let is_own = |dir: &Path| {
             let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'))
-                && dir.join("cgroup.procs").exists()
         };
-        let mut dirs = text.lines().map(PathBuf::from);
-        let dir = dirs.next().filter(|dir| is_own(dir))?;
-        Some(Cgroup { dir, limiting: dirs.filter(|dir| is_own(dir)).collect() })
+        let mut dirs = text.lines().map(PathBuf::from).filter(|dir| is_own(dir));
+        let group = Cgroup { dir: dirs.next()?, limiting: dirs.collect() };
+        let is_left = group.all().any(|dir| dir.join("cgroup.procs").exists());
+        is_left.then_some(group)
     }
 
     /// Lets the kernel limit the programs of the job, as far as groups with the controllers are
@@ -131,8 +132,9 @@ impl Cgroup {
     /// Kills all members. If the kernel has no `cgroup.kill`, freezes the group first if possible,
     /// so that no member can fork.
     pub(crate) fn kill(&self) {
-        let killed = self.all().filter(|dir| fs::write(dir.join("cgroup.kill"), "1").is_ok());
-        if killed.count() == self.all().count() {
+        let is_left =
+            |dir: &&Path| fs::write(dir.join("cgroup.kill"), "1").is_err() && dir.exists();
+        if self.all().filter(is_left).count() == 0 {
             return;
         }
         let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());

@@ -191,8 +191,11 @@ mod tests {
         created.map(|group| (group, job))
     }
 
+    /// With version 2 alone, the group of the tests has processes, so it gives no controllers to others.
     fn skip(why: &str) {
-        assert!(std::env::var_os("CI").is_none(), "CI must give tests control groups: {why}");
+        let is_second_alone = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let is_ci = std::env::var_os("CI").is_some();
+        assert!(is_second_alone || !is_ci, "CI must give tests control groups: {why}");
         eprintln!("SKIPPED: {why}");
     }
 
@@ -231,7 +234,10 @@ mod tests {
             assert_eq!(limiter.exceeded(), None);
             assert!(!run(&limiter, script), "{script}");
             assert_eq!(limiter.exceeded(), Some(expected), "{script}");
-            // The agent finds all groups after the shim was killed.
+            // The agent finds all groups after the shim was killed, also if only those with the limits
+            // are left.
+            assert_eq!(Cgroup::of(&job).as_ref(), Some(&group));
+            remove(&group.dir);
             let found = Cgroup::of(&job).unwrap();
             assert_eq!(found, group);
             assert!(limiter.dirs().all(Path::exists));
