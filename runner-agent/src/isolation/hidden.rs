@@ -1,8 +1,9 @@
 //! Directories of the host that a job does not see.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
+    ffi::OsString,
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use nix::unistd::{User, getuid};
@@ -15,6 +16,9 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Directories without which no program runs.
 const SYSTEM: [&str; 10] =
     ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/dev", "/proc", "/sys"];
+
+/// Most links in a path, as for the kernel.
+pub(super) const LINKS: usize = 40;
 
 /// What the view of a job hides. All paths are canonical.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +85,50 @@ fn files_of_user(home: &Path) -> Vec<PathBuf> {
     no_links.map(|entry| entry.path()).collect()
 }
 
+/// Returns whether a program can need other files of this directory.
+pub(super) fn is_needed(dir: &Path) -> bool {
+    let usr = Path::new("/usr");
+    let is_part_of_usr = dir.parent() == Some(usr);
+    is_part_of_usr || SYSTEM.iter().any(|system| Path::new(system).starts_with(dir))
+}
+
+/// Returns the places at which a program finds a path in a view with these hidden directories: without
+/// links, and as it is after the links that are visible. A hidden link does not exist in the view.
+pub(super) fn places(path: &Path, hidden: &Hidden) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut rest: VecDeque<OsString> = names(path).collect();
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(name);
+        let target = fs::read_link(&next).ok().filter(|_| links < LINKS);
+        let Some(target) = target else {
+            at = next;
+            continue;
+        };
+        links += 1;
+        if hidden.contains(&next) && !rest.iter().any(|name| name == "..") {
+            found.insert(rest.iter().fold(next, |path, name| path.join(name)));
+        }
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        names(&target).rev().for_each(|name| rest.push_front(name));
+    }
+    found.insert(at);
+    found
+}
+
+/// Returns the names in a path, without the root and `.`.
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    let is_name =
+        |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|part| part.as_os_str().to_owned())
+}
+
 fn is_system(path: &Path) -> bool {
     path == Path::new("/") || SYSTEM.iter().any(|system| path.starts_with(system))
 }
@@ -122,6 +170,34 @@ mod tests {
             assert!(hidden.contains(&path), "{}", path.display());
         }
         assert_eq!(hidden.contains(&dir.path().join("other")), is_temporary);
+    }
+
+    #[test]
+    fn a_path_through_hidden_links_has_a_place_at_each_of_them() {
+        let (dir, _) = outside();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let (home, at) = (root.join("home"), |path: &str| root.join(path));
+        for below in ["home/tool/1.2/bin", "visible"] {
+            fs::create_dir_all(at(below)).unwrap();
+        }
+        fs::write(at("home/tool/1.2/bin/tool"), "").unwrap();
+        symlink("1.2", at("home/tool/current")).unwrap();
+        symlink(at("home/tool/current/bin"), at("home/bin")).unwrap();
+        symlink("../home/bin", at("visible/bin")).unwrap();
+        let hidden = Hidden { dirs: vec![home], files: Vec::new(), temporary: Vec::new() };
+        let real = "home/tool/1.2/bin";
+        let cases: [(&str, &[&str]); 5] = [
+            (real, &[real]),
+            ("home/tool/current/bin", &["home/tool/current/bin", real]),
+            ("home/bin", &["home/bin", "home/tool/current/bin", real]),
+            // The visible link stays a link.
+            ("visible/bin", &["home/bin", "home/tool/current/bin", real]),
+            ("visible/../home/bin", &["home/bin", "home/tool/current/bin", real]),
+        ];
+        for (path, expected) in cases {
+            let expected: BTreeSet<_> = expected.iter().map(|path| at(path)).collect();
+            assert_eq!(places(&at(path), &hidden), expected, "{path}");
+        }
     }
 
     #[test]

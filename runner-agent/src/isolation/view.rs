@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    hidden::{Hidden, place},
+    hidden::{Hidden, LINKS, place, places},
     reach,
-    visible::{Leaks, Mounts},
+    visible::Leaks,
 };
 
 /// Namespaces of every sandbox, without the network. The program has no capability.
@@ -124,11 +124,9 @@ impl View {
     fn words(&self, program: &Path) -> io::Result<Vec<OsString>> {
         let mut words = Words::default();
         words.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
-        let (hidden, mounts) = (Hidden::of_host(), Mounts::of_host()?);
-        let leaks = Leaks::of_host(&mounts, &hidden, &self.data, &self.shown)?;
-        for (dir, sockets) in &leaks.sockets {
-            words.without_sockets(dir, sockets, &mounts);
-        }
+        let hidden = Hidden::of_host();
+        let shown: Vec<_> = self.shown.iter().flat_map(|path| places(path, &hidden)).collect();
+        let leaks = Leaks::of_host(&hidden, &self.data, &shown)?;
         for path in &leaks.files {
             words.add([OsStr::new("--ro-bind"), OsStr::new("/dev/null"), path.as_ref()]);
         }
@@ -144,28 +142,105 @@ impl View {
         for path in &hidden.temporary {
             words.add([OsStr::new("--bind"), self.tmp.as_ref(), path.as_ref()]);
         }
-        // A program may be a link into a hidden directory.
         let mut outside = self.outside.clone();
-        let real = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
-        let programs = [program.to_owned(), real].into_iter().collect::<BTreeSet<_>>();
-        outside.extend(programs.into_iter().filter(|path| hidden.contains(path)).map(Mount::Read));
+        outside.extend(hidden.contains(program).then(|| Mount::Read(program.to_owned())));
+        outside.extend(through_links(program, &hidden).into_iter().map(Mount::Read));
+        let (placed, covers) = self.placed(&outside, &hidden);
+        for Placed { how, from, to, .. } in &placed {
+            self.check_temporary(to, &hidden)?;
+            words.add([OsStr::new(how), from.as_ref(), to.as_ref()]);
+        }
+        for path in &covers {
+            words.add([OsStr::new("--tmpfs"), path.as_ref()]);
+        }
         // The data directory comes last, so that no other mount shows it again.
-        outside.iter().filter(|mount| !self.is_own(mount)).for_each(|mount| words.mount(mount));
         words.add([OsStr::new("--tmpfs"), self.data.as_ref()]);
-        self.inside.iter().for_each(|mount| words.mount(mount));
-        for path in hidden.dirs.iter().chain(&leaks.dirs).chain([&self.data]) {
+        for mount in &self.inside {
+            let (how, from, to) = mount.parts();
+            words.add([OsStr::new(how), from.as_ref(), place(to).as_ref()]);
+        }
+        for path in hidden.dirs.iter().chain(&leaks.dirs).chain(&covers).chain([&self.data]) {
             words.add([OsStr::new("--remount-ro"), path.as_ref()]);
         }
         Ok(words.0)
     }
 
-    fn is_own(&self, mount: &Mount) -> bool {
-        let (Mount::Read(path)
-        | Mount::ReadWhileThere(path)
-        | Mount::Write(path)
-        | Mount::Instead(_, path)) = mount;
-        path.starts_with(&self.data) || place(path).starts_with(&self.data)
+    /// Checks that no link of the job redirects a mount in a directory for temporary files: bubblewrap
+    /// would create its place elsewhere on the host.
+    fn check_temporary(&self, to: &Path, hidden: &Hidden) -> io::Result<()> {
+        let below = hidden.temporary.iter().find_map(|dir| to.strip_prefix(dir).ok());
+        let mut at = self.tmp.clone();
+        for name in below.iter().flat_map(|below| below.iter()) {
+            at.push(name);
+            if fs::symlink_metadata(&at).is_ok_and(|found| found.is_symlink()) {
+                let to = to.display();
+                return Err(io::Error::other(format!("the job put a link in the place of {to}")));
+            }
+        }
+        Ok(())
     }
+
+    /// Returns the mounts at the places of their paths, without those in the data directory, and other
+    /// places at which they would show that directory.
+    fn placed(&self, mounts: &[Mount], hidden: &Hidden) -> (Vec<Placed>, BTreeSet<PathBuf>) {
+        let mut placed: Vec<Placed> = Vec::new();
+        for mount in mounts {
+            let (how, from, path) = mount.parts();
+            let all = places(path, hidden);
+            if all.iter().any(|to| to.starts_with(&self.data)) {
+                continue;
+            }
+            let from = fs::canonicalize(from).unwrap_or_else(|_| from.to_owned());
+            let is_same = matches!(mount, Mount::Read(_));
+            let new = all.into_iter().map(|to| Placed { how, from: from.clone(), to, is_same });
+            placed.extend(new);
+        }
+        // A directory that is shown has its own links, on which nothing can be mounted.
+        let is_shown = |one: &Placed| {
+            one.is_same && placed.iter().any(|all| all.to != one.to && one.to.starts_with(&all.to))
+        };
+        let mut shown: Vec<_> = placed.iter().filter(|one| !is_shown(one)).cloned().collect();
+        // What is shown at the place of a link is there a second time.
+        let again = |path: &Path| -> Vec<PathBuf> {
+            let of = |one: &Placed| Some(one.to.join(path.strip_prefix(&one.from).ok()?));
+            placed.iter().filter_map(of).filter(|at| at != path).collect()
+        };
+        for one in placed.iter().filter(|one| !one.is_same && one.how == READ) {
+            shown.extend(again(&one.to).into_iter().map(|to| Placed { to, ..one.clone() }));
+        }
+        (shown, again(&self.data).into_iter().collect())
+    }
+}
+
+/// Mount at a place in the view.
+#[derive(Debug, Clone, PartialEq)]
+struct Placed {
+    how: &'static str,
+    from: PathBuf,
+    to: PathBuf,
+    /// Whether it shows the path itself, read-only.
+    is_same: bool,
+}
+
+const READ: &str = "--ro-bind";
+
+impl Mount {
+    /// Returns the option of bubblewrap, the path of the host and the path in the view.
+    fn parts(&self) -> (&'static str, &Path, &Path) {
+        match self {
+            Mount::Read(path) => (READ, path, path),
+            Mount::ReadWhileThere(path) => ("--ro-bind-try", path, path),
+            Mount::Write(path) => ("--bind", path, path),
+            Mount::Instead(from, to) => (READ, from, to),
+        }
+    }
+}
+
+/// Returns the hidden paths to which a file links, over several links.
+fn through_links(file: &Path, hidden: &Hidden) -> Vec<PathBuf> {
+    let next = |file: &PathBuf| Some(file.parent()?.join(fs::read_link(file).ok()?));
+    let all = std::iter::successors(next(&file.to_owned()), next).take(LINKS);
+    all.filter(|path| path.is_file() && hidden.contains(path)).collect()
 }
 
 #[derive(Default)]
@@ -175,47 +250,28 @@ impl Words {
     fn add<W: AsRef<OsStr>, const N: usize>(&mut self, words: [W; N]) {
         self.0.extend(words.iter().map(|word| word.as_ref().to_owned()));
     }
-
-    /// Hides sockets. bubblewrap mounts over a socket only in a writable mount, so their directory
-    /// gets a mount of its own, which is read-only at the end.
-    fn without_sockets(&mut self, dir: &Path, sockets: &BTreeSet<PathBuf>, mounts: &Mounts) {
-        self.add([OsStr::new("--bind"), dir.as_ref(), dir.as_ref()]);
-        for socket in sockets {
-            self.add([OsStr::new("--ro-bind"), OsStr::new("/dev/null"), socket.as_ref()]);
-        }
-        for path in mounts.below(dir).chain([dir]) {
-            self.add([OsStr::new("--remount-ro"), path.as_ref()]);
-        }
-    }
-
-    fn mount(&mut self, mount: &Mount) {
-        let (how, from, to) = match mount {
-            Mount::Read(path) => ("--ro-bind", path, place(path)),
-            Mount::ReadWhileThere(path) => ("--ro-bind-try", path, place(path)),
-            Mount::Write(path) => ("--bind", path, place(path)),
-            Mount::Instead(from, to) => ("--ro-bind", from, place(to)),
-        };
-        self.add([OsStr::new(how), from.as_ref(), to.as_ref()]);
-    }
 }
 
 /// Returns the mounts that a job needs because of its environment: the hidden directories of its
 /// search path, the certificates of the system, and files that variables of the customer name.
 pub(crate) fn of_environment<'v>(path: &str, values: impl Iterator<Item = &'v str>) -> Vec<Mount> {
     let hidden = Hidden::of_host();
-    let dirs = std::env::split_paths(path).filter(|dir| hidden.contains(dir) && dir.is_dir());
-    // A tool of the runner may be a link to a file in a hidden directory.
-    let tools = TOOLS.into_iter().filter_map(|name| {
-        let found =
-            std::env::split_paths(path).map(|dir| dir.join(name)).find(|file| file.is_file());
-        fs::canonicalize(found?).ok().filter(|file| hidden.contains(file))
-    });
+    // A visible link can lead to a hidden path.
+    let is_hidden = |path: &Path| places(path, &hidden).iter().any(|at| hidden.contains(at));
+    let in_path = || std::env::split_paths(path).filter(|dir| dir.is_dir());
+    let dirs: Vec<_> = in_path().filter(|dir| is_hidden(dir)).collect();
+    // A tool of the runner, and each file in a hidden directory of the path, may be a link to a file in
+    // a hidden directory.
+    let tools = TOOLS.into_iter().flat_map(|name| in_path().map(move |dir| dir.join(name)));
+    let files = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+    let files = files.map(|entry| entry.path()).chain(tools);
+    let tools: Vec<_> = files.flat_map(|file| through_links(&file, &hidden)).collect();
     let certificates = CERTIFICATES.into_iter().map(PathBuf::from);
     let certificates = certificates.filter(|dir| hidden.contains(dir) && dir.is_dir());
     // A variable such as KUBECONFIG can name several files.
     let files = values.flat_map(std::env::split_paths);
-    let files = files.filter(|path| hidden.contains(path) && path.is_file());
-    dirs.chain(tools).chain(certificates).chain(files).map(Mount::Read).collect()
+    let files = files.filter(|path| path.is_file() && is_hidden(path));
+    dirs.into_iter().chain(tools).chain(certificates).chain(files).map(Mount::Read).collect()
 }
 
 #[cfg(test)]
@@ -240,6 +296,50 @@ mod tests {
         assert_eq!(place("/root/data/keys"), None);
         assert!(place("/srv/cache") < place("/root/data"));
         assert!(place("/root/data") < place("/root/data/jobs/1/work"));
+    }
+
+    /// The policy shows the parent of the data directory and of the policy, also through a link.
+    #[test]
+    fn no_link_shows_what_is_hidden() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let (real, link) = (root.join("real"), root.join("link"));
+        fs::create_dir_all(real.join("data")).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let mut view = view();
+        view.data = real.join("data");
+        view.inside = Vec::new();
+        view.outside = vec![
+            Mount::Write(link.clone()),
+            Mount::Instead("/dev/null".into(), real.join("policy.toml")),
+        ];
+        let words = view.words(Path::new("/bin/sh")).unwrap();
+        let has = |expected: &[&Path]| {
+            words
+                .windows(expected.len())
+                .any(|found| expected.iter().zip(found).all(|(one, other)| one == other))
+        };
+        for at in [&real, &link] {
+            assert!(has(&[Path::new("--bind"), &real, at]), "{words:?}");
+            assert!(has(&[Path::new("--tmpfs"), &at.join("data")]), "{words:?}");
+            assert!(has(&[Path::new("--remount-ro"), &at.join("data")]), "{words:?}");
+            assert!(has(&[Path::new("/dev/null"), &at.join("policy.toml")]), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn no_link_of_a_job_redirects_a_mount() {
+        let (dir, tmp) = (tempfile::tempdir_in("/tmp").unwrap(), tempfile::tempdir().unwrap());
+        let shown = dir.path().join("shown");
+        fs::create_dir(&shown).unwrap();
+        let mut view = view();
+        (view.tmp, view.outside) = (tmp.path().to_owned(), vec![Mount::Read(shown.clone())]);
+        view.words(Path::new("/bin/sh")).unwrap();
+        let of_job = tmp.path().join(shown.strip_prefix("/tmp").unwrap());
+        fs::create_dir(of_job.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("../../../oldroot/etc", &of_job).unwrap();
+        let error = view.words(Path::new("/bin/sh")).unwrap_err().to_string();
+        assert!(error.contains("put a link in the place of /tmp/"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What a view of the host would show although it hides directories: other mounts of a hidden
 //! directory, further proc file systems, and sockets elsewhere.
 //!
-//! A read-only mount does not prevent a connection to a socket.
+//! A read-only mount does not prevent a connection to a socket. So the directory of a socket is covered.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     ffi::OsStr,
     fs, io,
     os::unix::{
@@ -13,14 +13,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::hidden::{Hidden, place};
+use nix::unistd::getuid;
+
+use super::hidden::{Hidden, is_needed, place};
 
 /// File systems that every sandbox has of its own.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
+/// Mode of a directory in which every user can rename directories.
+const EVERYONE_WRITES: u32 = 0o002;
+
 /// Mounts of the host.
 #[derive(Debug)]
-pub(super) struct Mounts(Vec<MountPoint>);
+struct Mounts(Vec<MountPoint>);
 
 #[derive(Debug)]
 struct MountPoint {
@@ -34,20 +39,15 @@ struct MountPoint {
 /// What a view must hide in addition.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Leaks {
+    /// Directories, those with sockets included.
     pub dirs: BTreeSet<PathBuf>,
     pub files: BTreeSet<PathBuf>,
-    /// Sockets by their directory.
-    pub sockets: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
 impl Leaks {
     /// Searches this host. `shown` are the paths that the policy shows with their sockets.
-    pub(super) fn of_host(
-        mounts: &Mounts,
-        hidden: &Hidden,
-        data: &Path,
-        shown: &[PathBuf],
-    ) -> io::Result<Leaks> {
+    pub(super) fn of_host(hidden: &Hidden, data: &Path, shown: &[PathBuf]) -> io::Result<Leaks> {
+        let mounts = Mounts::of_host()?;
         let mut leaks = Leaks::default();
         let is_own = |path: &Path| OWN.iter().any(|own| path.starts_with(own));
         let is_out = |path: &Path| path.starts_with(data) || hidden.contains(path) || is_own(path);
@@ -60,7 +60,6 @@ impl Leaks {
             leaks.files.insert(alias);
         }
         let is_shown = |path: &Path| shown.iter().any(|dir| path.starts_with(dir));
-        let is_leaked = |path: &Path| leaks.dirs.iter().any(|dir| path.starts_with(dir));
         for socket in sockets(&fs::read("/proc/net/unix")?) {
             let socket = place(&socket);
             let is_socket = |path: &Path| {
@@ -68,25 +67,38 @@ impl Leaks {
             };
             let places = mounts.aliases(&socket).into_iter().chain([socket]);
             for path in places.filter(|path| is_socket(path)) {
-                if is_out(&path) || is_shown(&path) || is_leaked(&path) {
-                    continue;
+                let is_leaked = leaks.dirs.iter().any(|dir| path.starts_with(dir));
+                if !(is_out(&path) || is_shown(&path) || is_leaked) {
+                    leaks.dirs.insert(covering(&path)?);
                 }
-                let Some(dir) = path.parent().filter(|dir| *dir != Path::new("/")) else {
-                    let path = path.display();
-                    return Err(io::Error::other(format!(
-                        "the socket {path} cannot be hidden from jobs: move it, or show it with \
-                         `sandbox_read = [\"{path}\"]` in the policy"
-                    )));
-                };
-                leaks.sockets.entry(dir.to_owned()).or_default().insert(path);
             }
         }
         Ok(leaks)
     }
 }
 
+/// Returns the directory whose cover hides a socket. A mount over the socket would need its file, which
+/// its owner can remove at any time, and so can the owner of a directory above it.
+fn covering(socket: &Path) -> io::Result<PathBuf> {
+    let is_trusted = |dir: &&Path| {
+        fs::metadata(dir).is_ok_and(|found| {
+            let is_own = found.uid() == 0 || found.uid() == getuid().as_raw();
+            is_own && found.mode() & EVERYONE_WRITES == 0
+        })
+    };
+    let dirs: Vec<&Path> = socket.ancestors().skip(1).collect();
+    let first = dirs.iter().rev().find(|dir| !is_trusted(dir)).or(dirs.first());
+    first.filter(|dir| !is_needed(dir)).map(|dir| dir.to_path_buf()).ok_or_else(|| {
+        let path = socket.display();
+        io::Error::other(format!(
+            "the socket {path} cannot be hidden from jobs: move it, or show it with `sandbox_read = [\"{path}\"]` in the \
+             policy"
+        ))
+    })
+}
+
 impl Mounts {
-    pub(super) fn of_host() -> io::Result<Mounts> {
+    fn of_host() -> io::Result<Mounts> {
         Ok(Mounts::parse(&fs::read("/proc/self/mountinfo")?))
     }
 
@@ -104,12 +116,6 @@ impl Mounts {
             })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of).collect())
-    }
-
-    /// Returns the mounts below a directory.
-    pub(super) fn below(&self, dir: &Path) -> impl Iterator<Item = &Path> {
-        let all = self.0.iter().map(|mount| mount.at.as_path());
-        all.filter(move |at| *at != dir && at.starts_with(dir))
     }
 
     fn proc(&self) -> impl Iterator<Item = &Path> {
@@ -181,6 +187,8 @@ fn sockets(text: &[u8]) -> BTreeSet<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -190,6 +198,26 @@ mod tests {
             00000000bacc0769: 00000002 00000000 00010000 0001 01       7 @abstract\n\
             00000000bacc076a: 00000003 00000000 00000000 0001 03    1587\n";
         assert_eq!(sockets(text), [PathBuf::from("/opt/a b.sock")].into());
+    }
+
+    #[test]
+    fn a_socket_is_hidden_with_the_first_directory_that_others_can_change() {
+        // The directory for temporary files belongs to everyone, so this test needs another one.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let own = root.join("everyones/own");
+        fs::create_dir_all(&own).unwrap();
+        let is_temporary = root.starts_with("/tmp") || root.starts_with("/var/tmp");
+        if !is_temporary {
+            assert_eq!(covering(&own.join("socket")).unwrap(), own);
+            let everyones = root.join("everyones");
+            fs::set_permissions(&everyones, fs::Permissions::from_mode(0o1777)).unwrap();
+            assert_eq!(covering(&own.join("socket")).unwrap(), everyones);
+        }
+        for path in ["/socket", "/usr/socket", "/usr/lib/socket", "/etc/socket"] {
+            let error = covering(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(&format!("sandbox_read = [\"{path}\"]")), "{error}");
+        }
     }
 
     #[test]
@@ -212,7 +240,5 @@ mod tests {
         let found = mounts.aliases(&data);
         assert_eq!(found, [root.join("whole/data"), root.join("key\\040s")]);
         assert_eq!(mounts.proc().collect::<Vec<_>>(), [Path::new("/srv/proc ")]);
-        let below: Vec<_> = mounts.below(&root).map(Path::to_owned).collect();
-        assert_eq!(below.len(), 3, "{below:?}");
     }
 }
