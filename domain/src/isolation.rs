@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Isolation {
-    /// Level that the customer's policy selected, or the highest one that the host supports.
+    /// Level that the customer's policy selected.
     pub level: IsolationLevel,
     /// Protections that the host or the level does not provide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +71,8 @@ impl IsolationLevel {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// Files of the runner, of its user and of other jobs.
+    /// Files of the runner, of its user and of other jobs, and those of the host that only root can
+    /// read.
     Files,
     /// Processes of the host and of other jobs.
     Processes,
@@ -79,12 +80,20 @@ pub enum Protection {
     Network,
     /// Metadata service of the cloud, which has the credentials of the host.
     Metadata,
+    /// Parts of the kernel that only a program with capabilities reaches, for example in a user
+    /// namespace that it created.
+    Kernel,
 }
 
 impl Protection {
     /// All protections.
-    pub const ALL: [Protection; 4] =
-        [Protection::Files, Protection::Processes, Protection::Network, Protection::Metadata];
+    pub const ALL: [Protection; 5] = [
+        Protection::Files,
+        Protection::Processes,
+        Protection::Network,
+        Protection::Metadata,
+        Protection::Kernel,
+    ];
 
     /// Returns the name in events and in the APIs.
     pub fn as_str(self) -> &'static str {
@@ -93,6 +102,7 @@ impl Protection {
             Protection::Processes => "processes",
             Protection::Network => "network",
             Protection::Metadata => "metadata",
+            Protection::Kernel => "kernel",
         }
     }
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-pub use self::facts::{Facts, Setup};
+pub use self::facts::{Facts, Rules, Setup};
+use crate::isolation::WITHOUT_CREDENTIALS;
 
 /// Assessment of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -47,7 +48,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         false => ok("user", "the runner does not run as root"),
         true => warn(
             "user",
-            "the runner runs as root: a job at the level process can do everything on this host; use a user without root".into(),
+            "the runner runs as root: a job at the level process can do everything on this host, and a job in a sandbox reads files that only root can read, such as /etc/shadow; use a user without root".into(),
         ),
     });
     if facts.in_container {
@@ -60,9 +61,15 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         Ok(()) => ok("sandbox", "bubblewrap creates user, pid, ipc, uts and mount namespaces"),
         Err(why) => warn(
             "sandbox",
-            format!("{why}; the runner refuses jobs unless the policy has `isolation = \"process\"`; {}", sandbox_remedy(facts)),
+            format!("{why}; jobs can run only at the level process; {}", sandbox_remedy(facts)),
         ),
     });
+    if facts.sandbox.is_ok() && !facts.closes_namespaces {
+        found.push(warn(
+            "kernel",
+            "bubblewrap before 0.8.0: a program in a sandbox can create user namespaces, and then reaches more of the kernel; install a later version".into(),
+        ));
+    }
     found.push(match (&facts.sandbox, &facts.network) {
         (Ok(()), Ok(())) => ok("network", "pasta gives each job its own network; metadata addresses are unreachable"),
         (_, Err(why)) => warn(
@@ -88,7 +95,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             };
             warn(
                 "limits",
-                format!("the kernel does not limit {unlimited} of a job: the runner checks them ten times per second, and a job can exceed its limit in between; set Delegate=yes and DelegateSubgroup=runner in the service"),
+                format!("the kernel does not limit {unlimited} of a job: the runner checks them ten times per second, and a job can exceed its limit in between; set Delegate=yes and DelegateSubgroup=runner in the service (systemd 254; before, the kernel limits jobs only with version 1 of control groups)"),
             )
         }
     });
@@ -102,35 +109,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 
 /// Assesses the data directory of an enrolled runner.
 fn of_setup(setup: &Setup, facts: &Facts) -> Vec<Finding> {
-    let policy = match &setup.requires_sandbox {
-        Err(why) => Finding { check: "policy", status: Status::Failed, text: why.clone() },
-        Ok(kinds) if kinds.is_empty() && setup.accepts_less => {
-            let (status, text) = match (&facts.sandbox, &facts.network) {
-                (Ok(()), Ok(())) => {
-                    (Status::Ok, "jobs run in a sandbox unless the policy selects another level")
-                }
-                (_, _) => (
-                    Status::Warning,
-                    "this runner enrolled before jobs had a sandbox, so its jobs run with what the host supports; confirm that with the line `isolation = \"process\"`, or with `sandbox_network = \"shared\"` if only pasta is missing",
-                ),
-            };
-            Finding { check: "policy", status, text: text.into() }
-        }
-        Ok(kinds) if kinds.is_empty() => {
-            let text = "every job runs at the level process".into();
-            Finding { check: "policy", status: Status::Ok, text }
-        }
-        Ok(kinds) => {
-            let kinds = kinds.join(", ");
-            let (status, end) = match facts.sandbox {
-                Ok(()) => (Status::Ok, ""),
-                Err(_) => (Status::Failed, ", so the runner refuses these jobs"),
-            };
-            let text = format!("jobs of these kinds need a sandbox: {kinds}{end}");
-            Finding { check: "policy", status, text }
-        }
+    let mut found = match &setup.isolation {
+        Err(why) => vec![Finding { check: "policy", status: Status::Failed, text: why.clone() }],
+        Ok(rules) => of_rules(rules, facts),
     };
-    let mut found = vec![policy];
     if setup.has_seed {
         found.push(Finding {
             check: "keys",
@@ -142,6 +124,37 @@ fn of_setup(setup: &Setup, facts: &Facts) -> Vec<Finding> {
             status: Status::Warning,
             text: "no recovery recipient has the seed of the install: back up keys/install to a place that the vendor cannot read".into(),
         });
+    }
+    found
+}
+
+fn of_rules(rules: &Rules, facts: &Facts) -> Vec<Finding> {
+    let finding = |check, status, text: String| Finding { check, status, text };
+    let is_supported = facts.sandbox.is_ok() && (rules.share_network || facts.network.is_ok());
+    if !rules.selects_level {
+        let remedy = match is_supported {
+            true => "set `isolation = \"sandbox\"` in the policy",
+            false => {
+                "after this host supports a sandbox, set `isolation = \"sandbox\"` in the policy"
+            }
+        };
+        let text = format!(
+            "the policy selects no level, so jobs run at the level process: they can read the keys, the journal and the states of this runner; {remedy}"
+        );
+        return vec![finding("policy", Status::Warning, text)];
+    }
+    if rules.in_sandbox.is_empty() {
+        return vec![finding("policy", Status::Ok, "every job runs at the level process".into())];
+    }
+    let kinds = rules.in_sandbox.join(", ");
+    let (status, end) = match is_supported {
+        true => (Status::Ok, ""),
+        false => (Status::Failed, ", so the runner refuses these jobs"),
+    };
+    let text = format!("jobs of these kinds need a sandbox: {kinds}{end}");
+    let mut found = vec![finding("policy", status, text)];
+    if is_supported && !rules.share_network {
+        found.push(finding("credentials", Status::Warning, WITHOUT_CREDENTIALS.into()));
     }
     found
 }
@@ -170,13 +183,9 @@ pub fn text(facts: &Facts, found: &[Finding]) -> String {
     for Finding { check, status, text: line } in found {
         let _infallible = writeln!(text, "{:<8} {check:<14} {line}", status.as_str());
     }
-    let accepts_less = facts.setup.as_ref().is_some_and(|setup| setup.accepts_less);
     let last = match facts.sandbox {
-        Ok(()) => "Jobs run at the level sandbox unless the policy selects another one.",
-        Err(_) if accepts_less => {
-            "Jobs run at the level process unless the policy requires a sandbox."
-        }
-        Err(_) => "The runner refuses jobs unless the policy selects the level process.",
+        Ok(()) => "Jobs run at the level process unless the policy selects the level sandbox.",
+        Err(_) => "Jobs run at the level process. The runner refuses jobs that need a sandbox.",
     };
     let _infallible = writeln!(text, "\n{last}");
     text
@@ -192,6 +201,7 @@ mod tests {
             is_root: false,
             in_container: false,
             sandbox: works.clone(),
+            closes_namespaces: true,
             network: works,
             cgroup: true,
             limits: (true, true),
@@ -201,8 +211,9 @@ mod tests {
     }
 
     fn setup(kinds: &[&str]) -> Option<Setup> {
-        let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        Some(Setup { requires_sandbox: Ok(kinds), has_seed: true, accepts_less: false })
+        let in_sandbox = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+        let rules = Rules { selects_level: true, in_sandbox, share_network: false };
+        Some(Setup { isolation: Ok(rules), has_seed: true })
     }
 
     fn check(name: &str, facts: &Facts) {
@@ -210,13 +221,15 @@ mod tests {
         domain::testing::golden(&format!("cli-output/doctor-{name}.txt"), &text);
     }
 
+    fn missing(what: &str) -> Result<(), String> {
+        Err(format!("{what} is not installed"))
+    }
+
     #[test]
     fn doctor_of_a_bare_host_matches_its_golden_file() {
-        let missing = |what: &str| Err(format!("{what} is not installed"));
-        let (sandbox, network) = (missing("bubblewrap"), missing("passt"));
         let bare = Facts {
-            sandbox,
-            network,
+            sandbox: missing("bubblewrap"),
+            network: missing("passt"),
             cgroup: false,
             limits: (false, false),
             setup: setup(&["apply"]),
@@ -225,11 +238,12 @@ mod tests {
         check("bare-host", &bare);
     }
 
+    /// A runner of an earlier version has no rule about the level, too.
     #[test]
-    fn doctor_of_an_older_runner_matches_its_golden_file() {
-        let older = setup(&[]).map(|setup| Setup { accepts_less: true, ..setup });
-        let sandbox = Err("bubblewrap is not installed".into());
-        check("older-runner", &Facts { sandbox, setup: older, ..facts() });
+    fn doctor_with_a_policy_that_selects_no_level_matches_its_golden_file() {
+        let isolation = Ok(Rules::default());
+        let setup = Some(Setup { isolation, has_seed: true });
+        check("no-level", &Facts { setup, ..facts() });
     }
 
     #[test]
@@ -253,5 +267,27 @@ mod tests {
     #[test]
     fn doctor_as_a_user_matches_its_golden_file() {
         check("user", &Facts { setup: setup(&["plan", "apply"]), ..facts() });
+    }
+
+    #[test]
+    fn doctor_fails_if_a_policy_requires_what_the_host_lacks() {
+        let status = |facts: &Facts| {
+            let found = findings(facts);
+            found.iter().find(|finding| finding.check == "policy").unwrap().status
+        };
+        let without_pasta =
+            Facts { network: missing("passt"), setup: setup(&["apply"]), ..facts() };
+        assert_eq!(status(&without_pasta), Status::Failed);
+        let mut shared = without_pasta;
+        if let Some(Setup { isolation: Ok(rules), .. }) = &mut shared.setup {
+            rules.share_network = true;
+        }
+        assert_eq!(status(&shared), Status::Ok);
+    }
+
+    #[test]
+    fn doctor_names_an_old_bubblewrap() {
+        let found = findings(&Facts { closes_namespaces: false, ..facts() });
+        assert!(found.iter().any(|finding| finding.check == "kernel"), "{found:?}");
     }
 }

@@ -42,10 +42,6 @@ pub struct Identity {
     pub server: String,
     /// Trusted certificates of the server.
     pub trust: Trust,
-    /// Whether the enrolment checked that this host supports the isolation of jobs. A runner of an
-    /// earlier version did not.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub isolation_checked: bool,
 }
 
 pub struct EnrolmentOptions {
@@ -119,7 +115,6 @@ pub async fn enrol(
         log_id: enrolled.log_id,
         server: options.server.clone(),
         trust: options.trust.clone(),
-        isolation_checked: true,
     };
     data::replace_json(&data.path("server-keys.json"), &list)?;
     store_identity(data, &identity)?;

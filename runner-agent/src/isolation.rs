@@ -6,13 +6,15 @@
 //!                                                                                   └─ sandbox-start ── program
 //! ```
 //!
-//! The level is chosen when the job is claimed ([`choose`]). The shim creates the network once per
+//! The policy of the customer selects the level, when the job is claimed ([`choose`]). The shim creates the network once per
 //! job ([`network`]), and each program gets namespaces of its own ([`view`]). A service of the shim
 //! that programs reach on loopback listens with [`JobNetwork::listen`].
 mod enter;
 mod hidden;
 mod holder;
 mod host;
+mod neighbours;
+mod netlink;
 mod network;
 mod reach;
 mod routes;
@@ -34,8 +36,16 @@ pub(crate) use self::{
     status::{EndOfProgram, ProgramEnd, is_program, status_pipe, waits_for_program},
     view::{Mount, View, of_environment},
 };
-pub use self::{network::JobNetwork, view::Sandbox};
+pub use self::{host::Trial, network::JobNetwork, view::Sandbox};
 use crate::policy::{Policy, Refusal, SandboxNetwork};
+
+/// Consequence of a network of a job's own.
+pub(crate) const WITHOUT_CREDENTIALS: &str = "Jobs in a sandbox do not reach the metadata addresses, so they do \
+    not get the credentials of this host's instance role, and this version does not assume a role for them; pass credentials \
+    with `pass_env`, or set `sandbox_network = \"shared\"` in the policy";
+/// Advice for a policy that selects no level.
+pub(crate) const RECOMMENDATION: &str = "Jobs run at the level process, so they can read the keys, the journal and the \
+    states of this runner. This host supports a sandbox: set `isolation = \"sandbox\"` in the policy";
 
 /// The running program, for a process of its own.
 pub(crate) const RUNNING: &str = "/proc/self/exe";
@@ -54,8 +64,6 @@ pub struct Choice {
     pub pasta: Option<PathBuf>,
     /// Reason for a lower level or for a shared network. Empty without one.
     pub why: String,
-    /// Whether the job gets less than the default because the host does not support it.
-    pub is_fallback: bool,
     /// Paths of the host that the job may read in addition.
     pub read: Vec<PathBuf>,
     /// Paths of the host that the job may write in addition.
@@ -65,13 +73,19 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns what the runner reports.
-    pub(crate) fn report(&self) -> Isolation {
-        let not_enforced = match (self.level, &self.pasta) {
-            (IsolationLevel::Process, _) => Protection::ALL.to_vec(),
-            (IsolationLevel::Sandbox, None) => vec![Protection::Network, Protection::Metadata],
-            (IsolationLevel::Sandbox, Some(_)) => Vec::new(),
+    /// Returns what a runner reports. `is_root` is whether it runs as root: in a sandbox, its jobs
+    /// still read files of the host that only root can read.
+    pub(crate) fn report(&self, is_root: bool) -> Isolation {
+        let is_enforced = |protection: &Protection| match (self.level, protection) {
+            (IsolationLevel::Process, _) => false,
+            (IsolationLevel::Sandbox, Protection::Files) => !is_root,
+            (IsolationLevel::Sandbox, Protection::Processes) => true,
+            (IsolationLevel::Sandbox, Protection::Network | Protection::Metadata) => {
+                self.pasta.is_some()
+            }
+            (IsolationLevel::Sandbox, Protection::Kernel) => self.closes_namespaces,
         };
+        let not_enforced = Protection::ALL.into_iter().filter(|one| !is_enforced(one)).collect();
         Isolation { level: self.level, not_enforced }
     }
 
@@ -100,32 +114,40 @@ impl Choice {
 /// Chooses the isolation of a job on this host.
 ///
 /// # Errors
-/// A refusal if the host does not support what the job needs, and the policy does not allow less.
-pub(crate) async fn choose(
-    policy: &Policy,
-    kind: JobKind,
-    mode: RunnerMode,
-) -> Result<Choice, Refusal> {
-    let support = match wanted(policy, kind, mode) {
+/// A refusal if the host does not support what the policy requires for the job.
+pub async fn choose(policy: &Policy, kind: JobKind, trial: &Trial) -> Result<Choice, Refusal> {
+    let support = match wanted(policy, kind) {
         IsolationLevel::Process => Support::untried(),
-        IsolationLevel::Sandbox => Support::of_host().await,
+        IsolationLevel::Sandbox => Support::of_host(trial).await,
     };
-    choose_with(policy, kind, mode, &support)
+    choose_with(policy, kind, &support)
 }
 
-/// Checks that this host supports the jobs of a runner. Returns the reason if jobs get less than the
-/// default, although no rule of the policy says so.
+/// Checks that this host supports what the policy requires for the jobs of a runner. Returns whether
+/// jobs get a network of their own, without the metadata service of a cloud.
 ///
 /// # Errors
-/// A refusal that names what the first kind of job lacks, and the line of the policy that allows less.
-pub(crate) async fn check(policy: &Policy, mode: RunnerMode) -> Result<Option<String>, Refusal> {
+/// A refusal that names what the first kind of job lacks.
+pub(crate) async fn check(
+    policy: &Policy,
+    mode: RunnerMode,
+    trial: &Trial,
+) -> Result<bool, Refusal> {
     let of_mode = |kind: &&JobKind| (**kind == JobKind::Build) == (mode == RunnerMode::Build);
-    let mut less = None;
+    let mut has_network = false;
     for kind in JobKind::ALL.iter().filter(of_mode) {
-        let choice = choose(policy, *kind, mode).await?;
-        less = less.or_else(|| choice.is_fallback.then(|| choice.why.clone()));
+        has_network |= choose(policy, *kind, trial).await?.pasta.is_some();
     }
-    Ok(less)
+    Ok(has_network)
+}
+
+/// Returns whether the policy selects no level, although this host supports a sandbox.
+pub(crate) async fn is_recommended(policy: &Policy, trial: &Trial) -> bool {
+    if policy.isolation(JobKind::Apply).is_some() {
+        return false;
+    }
+    let support = Support::of_host(trial).await;
+    support.bwrap.is_ok() && support.pasta.is_ok()
 }
 
 /// Returns whether jobs of this kind start programs in a sandbox. The others run only git, with the
@@ -139,25 +161,17 @@ pub(crate) fn starts_programs(kind: JobKind) -> bool {
     }
 }
 
-fn wanted(policy: &Policy, kind: JobKind, mode: RunnerMode) -> IsolationLevel {
-    if !starts_programs(kind) {
-        return IsolationLevel::Process;
+fn wanted(policy: &Policy, kind: JobKind) -> IsolationLevel {
+    match starts_programs(kind) {
+        // A customer selects a sandbox: it hides files and the credentials of the host that jobs of an
+        // existing install may use.
+        true => policy.isolation(kind).unwrap_or_default(),
+        false => IsolationLevel::Process,
     }
-    policy.isolation(kind).unwrap_or(match mode {
-        RunnerMode::Install => IsolationLevel::Sandbox,
-        // A build uses the git and registry configuration of its user, who is the vendor.
-        RunnerMode::Build => IsolationLevel::Process,
-    })
 }
 
-/// A job never gets less than the policy says. The runner cannot know what a job at a lower level
-/// would reach: the role of a virtual machine, for example, has no file and no variable.
-fn choose_with(
-    policy: &Policy,
-    kind: JobKind,
-    mode: RunnerMode,
-    support: &Support,
-) -> Result<Choice, Refusal> {
+/// A job never gets less than the policy says.
+fn choose_with(policy: &Policy, kind: JobKind, support: &Support) -> Result<Choice, Refusal> {
     let refused = |what: &str, why: &str, consent: &str| {
         let detail = format!(
             "{} jobs need {what}, but this host does not support it: {why}; follow `stead-runner doctor`, or accept less \
@@ -166,40 +180,26 @@ fn choose_with(
         );
         Err(Refusal::policy("isolation", detail))
     };
-    match wanted(policy, kind, mode) {
+    match wanted(policy, kind) {
         IsolationLevel::Process => {
             let why = match policy.isolation(kind) {
                 _ if !starts_programs(kind) => {
                     "this kind of job runs only git, outside of a sandbox"
                 }
                 Some(_) => "the policy selects this level",
-                None => "this is the level of a build runner",
+                None => "the policy selects no level",
             };
             return Ok(Choice { why: why.into(), ..Choice::default() });
         }
         IsolationLevel::Sandbox => {}
     }
-    let is_fallback = policy.accepts_less && policy.isolation(kind).is_none();
-    let less = |what: &str, why: &str, line: &str| {
-        format!(
-            "this host does not support {what}: {why}; follow `stead-runner doctor`, or confirm this with the line `{line}` \
-             in the policy (a runner that enrols now needs that line)"
-        )
-    };
     let bwrap = match &support.bwrap {
         Ok(bwrap) => Some(bwrap.clone()),
-        Err(why) if is_fallback => {
-            let why = less("the isolation level sandbox", why, "isolation = \"process\"");
-            return Ok(Choice { why, is_fallback, ..Choice::default() });
-        }
         Err(why) => return refused("the isolation level sandbox", why, "isolation = \"process\""),
     };
     let (pasta, why) = match (policy.sandbox_network, &support.pasta) {
         (SandboxNetwork::Shared, _) => (None, "the policy shares the network of the host".into()),
         (SandboxNetwork::Own, Ok(pasta)) => (Some(pasta.clone()), String::new()),
-        (SandboxNetwork::Own, Err(why)) if is_fallback => {
-            (None, less("a network of each job's own", why, "sandbox_network = \"shared\""))
-        }
         (SandboxNetwork::Own, Err(why)) => {
             return refused("a network of their own", why, "sandbox_network = \"shared\"");
         }
@@ -207,8 +207,7 @@ fn choose_with(
     let (read, write) = (policy.sandbox_read.clone(), policy.sandbox_write.clone());
     let loopback = policy.sandbox_loopback.clone();
     let (level, closes_namespaces) = (IsolationLevel::Sandbox, support.closes_namespaces);
-    let is_fallback = is_fallback && support.pasta.is_err() && pasta.is_none();
-    Ok(Choice { level, bwrap, closes_namespaces, pasta, why, is_fallback, read, write, loopback })
+    Ok(Choice { level, bwrap, closes_namespaces, pasta, why, read, write, loopback })
 }
 
 #[cfg(test)]

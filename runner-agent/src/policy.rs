@@ -10,7 +10,7 @@
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
-//! isolation = "process"                    # instead of "sandbox"; or by kind: { action = "process" }
+//! isolation = "sandbox"                    # absent: "process"; or by kind: { action = "process", apply = "sandbox" }
 //! sandbox_network = "shared"               # instead of "own"
 //! sandbox_read = ["/srv/mirror"]           # paths that a sandbox shows in addition
 //! sandbox_write = ["/srv/cache"]           # paths that a job in a sandbox may write in addition
@@ -62,7 +62,7 @@ pub use self::{
 };
 use self::{isolation::IsolationRule, names::listed};
 pub use self::{names::action_with_digest, preflight::Finding};
-use crate::{data::Data, enrol, plugins::AllowedInKubeconfig};
+use crate::{data::Data, plugins::AllowedInKubeconfig};
 
 /// Contents of the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -85,13 +85,9 @@ pub struct Policy {
     /// Features that the kubeconfig of a component may have.
     #[serde(default)]
     pub kubeconfig_allows: AllowedInKubeconfig,
-    /// Level of isolation that jobs require.
+    /// Level of isolation of jobs.
     #[serde(default)]
     isolation: IsolationRule,
-    /// Whether jobs without a rule about their level run at a lower one where the host supports no
-    /// other: those of a runner that enrolled before jobs had a sandbox.
-    #[serde(skip)]
-    pub(crate) accepts_less: bool,
     /// Network of jobs in a sandbox.
     #[serde(default)]
     pub(crate) sandbox_network: SandboxNetwork,
@@ -179,10 +175,7 @@ impl Policy {
         let unreadable =
             |source| PolicyError::Read { path: data.root().display().to_string(), source };
         let choice = Choice::recorded(data).map_err(unreadable)?;
-        let mut policy = choice.ok_or(PolicyError::NotRecorded)?.policy()?;
-        let identity = enrol::stored_identity(data).map_err(unreadable)?;
-        policy.accepts_less = identity.is_some_and(|identity| !identity.isolation_checked);
-        Ok(policy)
+        choice.ok_or(PolicyError::NotRecorded)?.policy()
     }
 
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
@@ -365,6 +358,18 @@ mod tests {
         assert_eq!(rule(window, "apply", "21T03:00").as_deref(), Some("windows"));
         assert_eq!(rule(window, "apply", "22T04:00").as_deref(), Some("windows"));
         assert_eq!(rule(window, "plan", "21T12:00"), None);
+    }
+
+    /// A shell of the runner starts each program with the variables of the job, outside of the sandbox.
+    #[test]
+    fn no_manifest_sets_a_variable_that_changes_a_shell() {
+        for name in ["BASH_ENV", "BASH_XTRACEFD", "BASHOPTS", "ENV", "IFS", "PS4", "SHELLOPTS"] {
+            let mut manifest = manifest("apply");
+            manifest.env.insert(name.into(), "x".into());
+            let refusal =
+                Policy::without_rules().allows(&manifest, crate::host::now()).unwrap_err();
+            assert_eq!(refusal.rule, "env", "{name}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use crate::{
     client::Client,
     data::{Data, JobDir},
     host::Process,
-    isolation::JobNetwork,
+    isolation::{JobNetwork, Trial},
     journal::{Journal, JournalEvent},
     plugins::{self, JobContext, PluginError, Registry, Rules},
     policy::{Policy, publishers},
@@ -107,7 +107,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let mut cgroup = Cgroup::enter(&dir);
     let network = match (&order, &parsed) {
         (Ok(order), Some(Ok(manifest))) => {
-            Some(sandbox::network(&dir, &order.isolation, manifest.kind, execution).await)
+            Some(sandbox::network(&order.isolation, manifest.kind, execution).await)
         }
         (Ok(_), Some(Err(_)) | None) | (Err(_), _) => None,
     };
@@ -190,8 +190,10 @@ async fn work(
 ) -> anyhow::Result<Finished> {
     let memory_bytes = [order.limits.memory_bytes, manifest.limits.memory_bytes];
     let memory_bytes = memory_bytes.into_iter().flatten().min();
-    let limits = JobLimits { memory_bytes, ..order.limits };
-    let limiter = limiter(dir, &limits, cgroup.as_deref_mut());
+    let processes = order.limits.processes.or(limits::default_processes(order.isolation.level));
+    let limits = JobLimits { memory_bytes, processes: order.limits.processes };
+    let by_kernel = JobLimits { processes, ..limits };
+    let limiter = limiter(dir, &by_kernel, cgroup.as_deref_mut());
     recorder.writer().write_shim_record(&limits::text(&limits, &limiter));
     recorder.writer().limit_with(limiter.clone());
     let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
@@ -240,8 +242,7 @@ async fn work(
 
 /// Lets the kernel limit the job, as far as it can on this host.
 fn limiter(dir: &JobDir, limits: &JobLimits, cgroup: Option<&mut Cgroup>) -> Limiter {
-    let processes = limits.processes.unwrap_or(limits::DEFAULT_PROCESSES);
-    let limiter = cgroup.map(|group| group.limit(dir, limits.memory_bytes, Some(processes)));
+    let limiter = cgroup.map(|group| group.limit(dir, limits.memory_bytes, limits.processes));
     limiter.unwrap_or_default()
 }
 
@@ -318,7 +319,7 @@ fn rules(data: &Data, kind: JobKind) -> anyhow::Result<Option<Rules>> {
     match kind {
         JobKind::Preflight => {
             let (policy, publishers) = (Policy::current(data)?, publishers::recorded(data)?);
-            Ok(Some(Rules { policy, publishers }))
+            Ok(Some(Rules { policy, publishers, trial: Trial::of(data) }))
         }
         JobKind::Resolve
         | JobKind::Build

@@ -20,7 +20,7 @@ use crate::{
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     images::{ImageSettings, record_registry},
-    isolation,
+    isolation::{self, Trial},
     keys::Keys,
     policy::{self, Choice, Policy, publishers},
     seed,
@@ -115,11 +115,8 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
         policy::resume(data, choice, run.isolation.map(Into::into))?;
-        let policy = Policy::current(data)?;
-        match isolation::check(&policy, stored.mode).await {
-            // From now on a job cannot get less because it made the next trial of the host fail.
-            Ok(None) => stored.isolation_checked = true,
-            Ok(Some(why)) => warn!(why, "Jobs of this runner have less isolation"),
+        match isolation::check(&Policy::current(data)?, stored.mode, &Trial::of(data)).await {
+            Ok(has_network) => warn_about_credentials(has_network),
             Err(why) => warn!(%why, "This runner refuses jobs"),
         }
         if let Some(server) = &run.server {
@@ -162,9 +159,12 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let level = run.isolation.map(Into::into);
     // The token enrols one runner once, so a runner that would refuse its jobs does not use it.
     if let Some(policy) = policy::preview(data, choice.as_ref(), level)? {
-        isolation::check(&policy, mode).await.context(
-            "cannot enrol: this runner would refuse jobs (a starting policy accepts less protection with --isolation process)",
-        )?;
+        let trial = Trial::of(data);
+        let checked = isolation::check(&policy, mode, &trial).await;
+        warn_about_credentials(checked.context("cannot enrol: this runner would refuse jobs")?);
+        if mode == RunnerMode::Install && isolation::is_recommended(&policy, &trial).await {
+            info!("{}", isolation::RECOMMENDATION);
+        }
     }
     open_install_keys(data, keys, mode, false)?;
     policy::begin(data, choice, level)?;
@@ -172,6 +172,13 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
+}
+
+/// Warns that jobs in a sandbox have no credentials of the host.
+fn warn_about_credentials(has_network: bool) {
+    if has_network {
+        warn!("{}", isolation::WITHOUT_CREDENTIALS);
+    }
 }
 
 /// Opens the keys of the install, or creates them. A build runner has none.

@@ -30,8 +30,7 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
     let server = Server::up();
     let token = install(&server, &["--auto-approve"]);
     let policy = server.dir().join("policy.toml");
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nkinds = [\"plan\", \"apply\"]\n")
-        .unwrap();
+    fs::write(&policy, "version = 1\nkinds = [\"plan\", \"apply\"]\n").unwrap();
     let options = ["--policy", policy.to_str().unwrap()];
     let runner = Runner::start_with(&server, "customer", &token, &options);
     until("the provision run", TIMEOUT, || {
@@ -47,15 +46,14 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 
     // With another policy everything runs, because the runner reads the file for every job.
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nactions = [\"smoke_*\"]\n").unwrap();
+    fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
     server.cli_json(&["installs", "deploy", "acme", "--reason", "actions are allowed"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert_eq!(run["preflight"]["state"], "passed", "{run:#}");
 
     // A run without an apply has no preflight, so the runner refuses its job.
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nkinds = [\"plan\", \"apply\"]\n")
-        .unwrap();
+    fs::write(&policy, "version = 1\nkinds = [\"plan\", \"apply\"]\n").unwrap();
     server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "not allowed"]);
     let run = finish(&server, "acme");
     assert_eq!((&run["state"], &run["preflight"]), (&"failed".into(), &Value::Null));
@@ -65,7 +63,7 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
     assert!(refusal.contains("customer_policy") && refusal.contains("kinds"), "{refusal}");
     let journal = stdout_of(&mut runner.local(&["journal"]));
     assert!(journal.contains("refused"), "{journal}");
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nactions = [\"smoke_*\"]\n").unwrap();
+    fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
     server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
 
@@ -104,10 +102,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
         let hook = server.dir().join("hook.sh");
         let text = format!("read=$(cat)\ncase $read in *'\"kind\":\"plan\"'*) {end} ;; esac\n");
         fs::write(&hook, text).unwrap();
-        let text = format!(
-            "version = 1\nisolation = \"process\"\nveto_command = [\"/bin/sh\", \"{}\"]\n",
-            hook.display()
-        );
+        let text = format!("version = 1\nveto_command = [\"/bin/sh\", \"{}\"]\n", hook.display());
         fs::write(&policy, text).unwrap();
     };
     hook("echo not on a Friday >&2; exit 3");
@@ -125,7 +120,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     assert!(refusal["detail"].as_str().unwrap().contains("not on a Friday"), "{refusal:#}");
 
     // Write an incomplete file, as an editor can leave it. Its rules are unknown: nothing may run.
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nkinds = [\"action\"").unwrap();
+    fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
     server.cli_json(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");

@@ -70,7 +70,7 @@ fn reprovisioned(server: &Server, reason: &str) -> Value {
 }
 
 fn append_to_policy(runner: &Runner, line: &str) {
-    let path = runner.data().with_file_name("policy.toml");
+    let path = runner.data().join("policy.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("version = 1\n", &format!("version = 1\n{line}\n"), 1)).unwrap();
 }
@@ -106,7 +106,7 @@ fn a_runner_pulls_a_plugin_whose_publisher_its_customer_trusts() {
 
     // when the policy allows the plugin, then the runner pulls it and runs it
     append_to_policy(&runner, "# without the list of plugins");
-    let path = runner.data().with_file_name("policy.toml");
+    let path = runner.data().join("policy.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("plugins = [\"terraform_module\"]\n", "", 1)).unwrap();
     let run = reprovisioned(&server, "the plugin is allowed");

@@ -1,6 +1,12 @@
 //! Tests jobs in a sandbox through the public interfaces: a whole lifecycle, what both sides see of
 //! it, and hosts without support.
-use std::{fs, process::Command, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::MetadataExt as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use serde_json::Value;
 use tests::{
@@ -20,13 +26,22 @@ fn sandbox_or_skip() -> bool {
     found
 }
 
-fn install(server: &Server) -> String {
+fn create(server: &Server) -> Value {
     let app = edge_api(server.dir());
     server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let create =
         ["installs", "create", "edge-api", "acme", "--input", "company=Acme", "--auto-approve"];
-    let created = server.cli_json(&create);
-    created["enrolment"]["token"].as_str().unwrap().to_string()
+    server.cli_json(&create)
+}
+
+fn install(server: &Server) -> String {
+    create(server)["enrolment"]["token"].as_str().unwrap().to_string()
+}
+
+/// Returns what a sandbox does not enforce: root reads files that only root can read.
+fn not_enforced() -> Option<Value> {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    is_root.then(|| serde_json::json!(["files"]))
 }
 
 fn first_run(server: &Server) -> Value {
@@ -63,13 +78,15 @@ fn an_app_is_deployed_in_a_sandbox_and_both_sides_see_it() {
             continue;
         }
         assert_eq!(isolation["level"], "sandbox", "{job:#}");
-        assert_eq!(isolation.get("not_enforced"), None, "{job:#}");
+        assert_eq!(isolation.get("not_enforced"), not_enforced().as_ref(), "{job:#}");
     }
     let id = jobs[0]["id"].as_str().unwrap();
     let shown = stdout_of(server.stead_for_people().args(["jobs", "show", id]));
     assert!(shown.contains("isolation sandbox"), "{shown}");
     let entries = journal(&runner);
-    assert!(entries.contains("isolation: sandbox; writes "), "{entries}");
+    assert!(entries.contains("isolation: sandbox") && entries.contains("; writes "), "{entries}");
+    let preflight = run["preflight"].to_string();
+    assert!(preflight.contains("cloud credentials"), "{preflight}");
 
     // A later version of the app finds the state of the first one.
     server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
@@ -112,42 +129,73 @@ fn a_host_without_the_required_level_refuses_jobs_before_they_start() {
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 }
 
+/// Enrols with the command that the server printed and these options. `path` is the search path.
+fn enrol(server: &Server, created: &Value, more: &[&str], path: &str) -> (bool, String) {
+    let command = created["enrolment"]["command"].as_str().unwrap();
+    let data = server.dir().join("customer").display().to_string();
+    let command = command.replace("/var/lib/stead-runner", &data);
+    let mut child = Command::new(program("stead-runner"))
+        .arg("enrol")
+        .args(command.split_whitespace().skip(1))
+        .args(more)
+        .env("PATH", path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{token}\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn policy_of_customer(server: &Server) -> Option<String> {
+    fs::read_to_string(server.dir().join("customer/policy.toml")).ok()
+}
+
 #[test]
-fn a_host_without_a_sandbox_enrols_only_a_runner_whose_customer_accepts_less() {
+fn a_host_without_a_sandbox_enrols_only_a_runner_that_needs_none() {
     let server = Server::up();
-    let token = install(&server);
-    let (empty, data, file) = (
-        server.dir().join("no-programs"),
-        server.dir().join("customer"),
-        server.dir().join("token"),
-    );
+    let created = create(&server);
+    let empty = server.dir().join("no-programs");
     fs::create_dir(&empty).unwrap();
-    fs::write(&file, token).unwrap();
-    let enrol = |more: &[&str]| {
-        let output = Command::new(program("stead-runner"))
-            .args(["enrol", "--mode", "install", "--server", server.runner()])
-            .args(["--server-key", server.fingerprint(), "--token-file"])
-            .arg(&file)
-            .arg("--data")
-            .arg(&data)
-            .args(more)
-            .env("PATH", &empty)
-            .output()
-            .unwrap();
-        (output.status.success(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (has_enrolled, error) = enrol(&[]);
+    let enrol = |more: &[&str]| enrol(&server, &created, more, empty.to_str().unwrap());
+    let (has_enrolled, error) = enrol(&["--isolation", "sandbox"]);
     assert!(!has_enrolled);
-    for text in ["bubblewrap is not installed", "doctor", "--isolation process"] {
+    for text in ["bubblewrap is not installed", "doctor"] {
         assert!(error.contains(text), "{error}");
     }
-    let policy = data.join("policy.toml");
-    assert!(!policy.exists());
-    // The token is still valid.
-    let (has_enrolled, error) = enrol(&["--isolation", "process"]);
+    assert_eq!(policy_of_customer(&server), None);
+    // The token is still valid. Without the option, jobs run as they did before.
+    let (has_enrolled, error) = enrol(&[]);
     assert!(has_enrolled, "{error}");
-    let text = fs::read_to_string(policy).unwrap();
-    assert!(text.contains("\nversion = 1\nisolation = \"process\"\n"), "{text}");
+    assert!(!error.contains("supports a sandbox"), "{error}");
+    let text = policy_of_customer(&server).unwrap();
+    assert!(text.contains("\n# isolation = \"sandbox\""), "{text}");
+    assert!(!text.contains("\nisolation"), "{text}");
+}
+
+#[test]
+fn a_host_with_a_sandbox_recommends_it_and_the_printed_command_can_select_it() {
+    if !sandbox_or_skip() {
+        return;
+    }
+    let path = std::env::var("PATH").unwrap();
+    let server = Server::up();
+    let (has_enrolled, error) = enrol(&server, &create(&server), &[], &path);
+    assert!(has_enrolled, "{error}");
+    assert!(error.contains("isolation = \"sandbox\""), "{error}");
+    assert!(!error.contains("metadata addresses"), "{error}");
+
+    let server = Server::up();
+    let (has_enrolled, error) =
+        enrol(&server, &create(&server), &["--isolation", "sandbox"], &path);
+    assert!(has_enrolled, "{error}");
+    // Jobs lose what they had at the level process, so the customer must know.
+    assert!(error.contains("credentials of this host's instance role"), "{error}");
+    let text = policy_of_customer(&server).unwrap();
+    assert!(text.contains("\nversion = 1\nisolation = \"sandbox\"\n"), "{text}");
 }
 
 #[test]

@@ -34,8 +34,7 @@ impl Customer {
             environment: vec![],
             outputs: ["account=acct-1", "region=eu-1"].map(String::from).into(),
             server: server.runner().to_string(),
-            // Most tests use services on the loopback interface, and tools in hidden directories.
-            policy: "isolation = \"process\"\n".into(),
+            policy: String::new(),
         };
         customer.with(&["--slots", "4"]).pass("STEAD_LEDGER", &ledger)
     }
@@ -79,7 +78,7 @@ impl Customer {
         self.with(&["--pass-env", name]).env(name, value)
     }
 
-    /// Sets the rules of the customer's policy.
+    /// Sets the rules of the customer's policy. Without them, the runner writes its starting policy.
     pub fn policy(mut self, rules: &str) -> Customer {
         self.policy = rules.into();
         self
@@ -120,10 +119,7 @@ impl Customer {
     /// Writes the token and starts the runner.
     pub fn start(self, server: &Server, token: &str) -> Runner {
         let Customer { dir, program, before, arguments, environment, outputs, .. } = &self;
-        let (url, has_policy) =
-            (&self.server, arguments.iter().any(|word| word.contains("policy")));
-        let policy = dir.join("policy.toml");
-        fs::write(&policy, format!("version = 1\n{}", self.policy)).unwrap();
+        let (url, policy) = (&self.server, dir.join("policy.toml"));
         let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
         fs::write(&token_file, token).unwrap();
         let mut launch = Launch::new(program, dir.join("runner.log"));
@@ -136,7 +132,8 @@ impl Customer {
         // An enrolled runner needs no server URL.
         let token_file = token_file.to_str().unwrap();
         let mut first = vec!["--mode", "install", "--server", url];
-        if !has_policy {
+        if !self.policy.is_empty() {
+            fs::write(&policy, format!("version = 1\n{}", self.policy)).unwrap();
             first.extend(["--policy", policy.to_str().unwrap()]);
         }
         first.extend(["--server-key", server.fingerprint(), "--token-file", token_file]);

@@ -116,9 +116,10 @@ pub(crate) struct Run {
     /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// Isolation of jobs in the policy that the first start creates. Hosts without bubblewrap and
-    /// passt need `process`, which protects neither this runner's files nor the host's network
-    #[arg(long, value_enum, value_name = "LEVEL", conflicts_with_all = ["policy", "no_policy"])]
+    /// Isolation of jobs in the policy that the first start creates. A policy that exists must select
+    /// this level. `sandbox` needs bubblewrap and passt. Without the option, jobs run at the level `process`,
+    /// which protects neither this runner's files nor the host's network
+    #[arg(long, value_enum, value_name = "LEVEL", conflicts_with = "no_policy")]
     pub(crate) isolation: Option<Level>,
     /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner
     /// records the key
@@ -381,6 +382,21 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    /// The command that the server prints names the policy file.
+    #[test]
+    fn a_first_start_with_a_policy_file_can_select_the_level() {
+        let cli = Cli::try_parse_from([
+            "stead-runner",
+            "--data",
+            "d",
+            "--policy",
+            "d/policy.toml",
+            "--isolation",
+            "sandbox",
+        ]);
+        assert_eq!(cli.unwrap().run.isolation, Some(Level::Sandbox));
     }
 
     /// Compares the help with its golden file. `UPDATE_GOLDEN=1` rewrites the file.

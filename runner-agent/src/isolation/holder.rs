@@ -19,8 +19,10 @@ use nix::{
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::routes;
+use super::{neighbours, routes};
 
+/// Succeeds if pasta answers.
+pub(super) const PROBE: u8 = b'p';
 /// Makes the metadata addresses unreachable.
 pub(super) const BLOCK: u8 = b'b';
 /// Listens on a loopback port of the job's network; 0 selects a free port.
@@ -37,6 +39,7 @@ pub(crate) fn hold() -> anyhow::Result<ExitCode> {
     while is_created && control.read_exact(&mut request).is_ok() {
         let port = u16::from_be_bytes([request[1], request[2]]);
         match request[0] {
+            PROBE => respond(&mut control, neighbours::probe())?,
             BLOCK => respond(&mut control, routes::block_metadata())?,
             LISTEN => match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
                 Ok(listener) => send(&control, &listener)?,

@@ -1,6 +1,7 @@
 //! What the host supports, found by trying it.
 use std::{
-    env,
+    env, fs,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     sync::LazyLock,
@@ -14,7 +15,7 @@ use super::{
     network::{self, JobNetwork},
     view::CLOSE_NAMESPACES,
 };
-use crate::processes;
+use crate::{data::Data, processes};
 
 /// Search path if the runner has none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -27,6 +28,28 @@ const VALID: Duration = Duration::from_secs(600);
 
 /// Result of the last trial in this process.
 static LAST: LazyLock<Mutex<Option<(Instant, Support)>>> = LazyLock::new(Mutex::default);
+
+/// Where isolation is tried.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// Program of the runner.
+    pub runner: PathBuf,
+    /// Directory for the files of the trial: that of the jobs. A security module may let bubblewrap use
+    /// other directories only, so a trial elsewhere would prove nothing.
+    pub dir: PathBuf,
+}
+
+impl Trial {
+    /// Returns the trial of the running program with this data directory.
+    pub(crate) fn of(data: &Data) -> Trial {
+        Trial { runner: RUNNING.into(), dir: data.path("jobs") }
+    }
+
+    /// Returns the trial of the running program on a host without a data directory.
+    pub(crate) fn without_data() -> Trial {
+        Trial { runner: RUNNING.into(), dir: env::temp_dir() }
+    }
+}
 
 /// Programs that work on this host, or the reasons why they do not.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +70,7 @@ impl Support {
     }
 
     /// Returns the support of this host. Tries it only if the last trial is old.
-    pub(crate) async fn of_host() -> Support {
+    pub(crate) async fn of_host(trial: &Trial) -> Support {
         let mut last = LAST.lock().await;
         if let Some((at, support)) = &*last {
             let complete = support.bwrap.is_ok() && support.pasta.is_ok();
@@ -55,37 +78,47 @@ impl Support {
                 return support.clone();
             }
         }
-        let support = Support::tried().await;
+        let support = Support::tried(trial).await;
         *last = Some((Instant::now(), support.clone()));
         support
     }
 
-    async fn tried() -> Support {
+    async fn tried(trial: &Trial) -> Support {
         let path = env::var_os("PATH").unwrap_or_else(|| PATH.into());
         let bwrap = match network::find(&path, "bwrap") {
-            Some(bwrap) => try_bwrap(&bwrap, &[]).await.map(|()| bwrap),
+            Some(bwrap) => try_bwrap(&bwrap, &[], trial).await.map(|()| bwrap),
             None => Err("bubblewrap is not installed (no bwrap on the PATH)".into()),
         };
         let pasta = match network::find(&path, "pasta") {
-            Some(pasta) => try_pasta(&pasta).await.map(|()| pasta),
+            Some(pasta) => try_pasta(&pasta, trial).await.map(|()| pasta),
             None => Err("passt is not installed (no pasta on the PATH)".into()),
         };
         let closes_namespaces = match &bwrap {
-            Ok(bwrap) => try_bwrap(bwrap, &[CLOSE_NAMESPACES]).await.is_ok(),
+            Ok(bwrap) => try_bwrap(bwrap, &[CLOSE_NAMESPACES], trial).await.is_ok(),
             Err(_) => false,
         };
         Support { bwrap, closes_namespaces, pasta }
     }
 }
 
-/// Starts a sandbox with the namespaces and mounts that every job needs.
-async fn try_bwrap(bwrap: &Path, options: &[&str]) -> Result<(), String> {
+/// Starts a sandbox with the namespaces of every job, and with the mounts that every job needs: a
+/// hidden directory, and directories in it that can be written.
+async fn try_bwrap(bwrap: &Path, options: &[&str], trial: &Trial) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("bubblewrap cannot be tried: {error}");
+    let below = fs::canonicalize(&trial.dir).map_err(failed)?;
+    let hidden = tempfile::Builder::new().prefix("trial-").tempdir_in(below).map_err(failed)?;
+    let (inside, tmp) = (hidden.path().join("work"), hidden.path().join("tmp"));
+    for dir in [&inside, &tmp] {
+        fs::DirBuilder::new().mode(0o700).create(dir).map_err(failed)?;
+    }
     let mut command = Command::new(bwrap);
+    command.args(super::view::NAMESPACES).args(options);
+    command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    command.arg("--bind").args([tmp.as_path(), Path::new("/tmp")]);
+    command.arg("--tmpfs").arg(hidden.path()).arg("--bind").args([&inside, &inside]);
+    command.arg("--remount-ro").arg(hidden.path()).arg("--chdir").arg(&inside);
     command
-        .args(super::view::NAMESPACES)
-        .args(options)
-        .args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"])
-        .args(["--", "/bin/sh", "-c", ":"])
+        .args(["--", "/bin/sh", "-c", ": >written && : >/tmp/written"])
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -105,10 +138,9 @@ async fn try_bwrap(bwrap: &Path, options: &[&str]) -> Result<(), String> {
 }
 
 /// Creates a network namespace with a connection to the host's network.
-async fn try_pasta(pasta: &Path) -> Result<(), String> {
+async fn try_pasta(pasta: &Path, trial: &Trial) -> Result<(), String> {
     let failed = |error: String| format!("pasta cannot create a network: {error}");
-    let dir = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-    let network = JobNetwork::create((RUNNING.as_ref(), pasta), dir.path(), &[], &[]).await;
+    let network = JobNetwork::create((&trial.runner, pasta), &[], &[]).await;
     network.map_err(|error| failed(format!("{error:#}")))?.stop().await;
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! returned listener exists only in the network of that job, so that no other job reaches it.
 use std::{
     ffi::OsString,
-    fs,
     io::{self, IoSliceMut, Read as _, Write as _},
     mem::MaybeUninit,
     net::{Ipv4Addr, TcpListener},
@@ -12,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
@@ -23,11 +22,13 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::holder::{BLOCK, LISTEN};
+use super::holder::{BLOCK, LISTEN, PROBE};
 use crate::{processes, tasks};
 
 /// Address of the name server inside. pasta forwards its requests to a name server of the host.
 pub(super) const NAME_SERVER: &str = "169.254.1.1";
+/// Name of the interface inside. Some kernels add interfaces of their own to each network.
+pub(super) const INTERFACE: &str = "stead0";
 /// Timeout of each step of the start.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -56,11 +57,10 @@ impl JobNetwork {
         JobNetwork(None)
     }
 
-    /// Creates a network namespace with these programs. Its files are in `dir`. `loopback` are ports on the loopback
-    /// interface of the host that stay reachable at the same address.
+    /// Creates a network namespace with these programs. `loopback` are ports on the loopback interface
+    /// of the host that stay reachable at the same address.
     pub async fn create(
         (runner, pasta): (&Path, &Path),
-        dir: &Path,
         loopback: &[u16],
         env: &[(&str, String)],
     ) -> anyhow::Result<Self> {
@@ -82,7 +82,7 @@ impl JobNetwork {
         drop(command);
         let pid = holder.id().context("the holder ended immediately")?;
         let mut namespace = Namespace { holder, pid, control: Mutex::new(ours), pasta: None };
-        let started = namespace.connect((runner, pasta, dir), loopback, env).await;
+        let started = namespace.connect((runner, pasta), loopback, env).await;
         if let Err(error) = started {
             namespace.stop().await;
             return Err(error);
@@ -114,26 +114,30 @@ impl JobNetwork {
 impl Namespace {
     async fn connect(
         &mut self,
-        (runner, pasta, dir): (&Path, &Path, &Path),
+        (runner, pasta): (&Path, &Path),
         loopback: &[u16],
         env: &[(&str, String)],
     ) -> anyhow::Result<()> {
         read_response(&mut self.locked())?;
-        let file = dir.join("pasta.pid");
         let ports: Vec<_> = loopback.iter().map(u16::to_string).collect();
         let ports = if ports.is_empty() { "none".into() } else { ports.join(",") };
         let mut command = Command::new(runner);
         command
             .args(["sandbox-connect", "--parent", &std::process::id().to_string(), "--"])
             .arg(pasta)
-            .args(["--foreground", "--quiet", "--config-net", "--no-map-gw"])
+            .args([
+                "--foreground",
+                "--quiet",
+                "--config-net",
+                "--no-map-gw",
+                "--ns-ifname",
+                INTERFACE,
+            ])
             .args(["--dns-forward", NAME_SERVER])
             .args(["-t", "none", "-u", "none", "-U", "none", "-T", &ports])
             // As root, pasta would become another user, which cannot join the namespaces.
             .arg("--runas")
             .arg(format!("{}:{}", getuid(), getgid()))
-            .arg("--pid")
-            .arg(&file)
             .args(["--userns", &format!("/proc/{}/ns/user", self.pid)])
             .args(["--netns", &format!("/proc/{}/ns/net", self.pid)])
             .env_clear()
@@ -144,9 +148,42 @@ impl Namespace {
             .process_group(0)
             .kill_on_drop(true);
         let child = processes::spawn(&mut command).context("cannot start pasta")?;
-        ready(self.pasta.insert(child), &file).await?;
-        fs::remove_file(&file)?;
+        self.pasta = Some(child);
+        self.ready().await?;
         self.request(BLOCK, 0)
+    }
+
+    /// Waits until pasta answers in the network. A file in which pasta writes its process id would not
+    /// suffice: the AppArmor profile of some distributions lets pasta write only a few directories.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let mut pasta = self.pasta.take().context("pasta was not started")?;
+        let mut errors = pasta.stderr.take().context("pasta has no standard error")?;
+        let began = Instant::now();
+        let answers = loop {
+            if pasta.try_wait()?.is_some() {
+                break Ok(false);
+            }
+            match self.request(PROBE, 0) {
+                Ok(()) => break Ok(true),
+                Err(error) if began.elapsed() > TIMEOUT => {
+                    break Err(error.context("pasta did not start in time"));
+                }
+                Err(_) => tokio::time::sleep(INTERVAL).await,
+            }
+        };
+        self.pasta = Some(pasta);
+        if answers? {
+            // pasta would end if it could not write.
+            tasks::detach("errors of pasta", async move {
+                let _ended = tokio::io::copy(&mut errors, &mut tokio::io::sink()).await;
+            });
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        errors.take(LONGEST_ERROR).read_to_end(&mut text).await?;
+        let text = String::from_utf8_lossy(&text);
+        let line = text.lines().map(str::trim).rfind(|line| is_message(line));
+        bail!("pasta: {}", line.unwrap_or("it failed without a message"))
     }
 
     fn request(&self, kind: u8, port: u16) -> anyhow::Result<()> {
@@ -194,35 +231,6 @@ impl Namespace {
             let _ended_already = pasta.wait().await;
         }
     }
-}
-
-/// Waits until pasta wrote its process id: from then on the interface is ready.
-async fn ready(pasta: &mut Child, file: &Path) -> anyhow::Result<()> {
-    let mut errors = pasta.stderr.take().context("pasta has no standard error")?;
-    let checks = async {
-        loop {
-            if pasta.try_wait()?.is_some() {
-                return io::Result::Ok(false);
-            }
-            if fs::metadata(file).is_ok_and(|found| found.len() > 0) {
-                return Ok(true);
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
-    };
-    let checked = tokio::time::timeout(TIMEOUT, checks).await;
-    if checked.context("pasta did not start in time")?? {
-        // pasta would end if it could not write.
-        tasks::detach("errors of pasta", async move {
-            let _ended = tokio::io::copy(&mut errors, &mut tokio::io::sink()).await;
-        });
-        return Ok(());
-    }
-    let mut text = Vec::new();
-    errors.take(LONGEST_ERROR).read_to_end(&mut text).await?;
-    let text = String::from_utf8_lossy(&text);
-    let line = text.lines().map(str::trim).rfind(|line| is_message(line));
-    bail!("pasta: {}", line.unwrap_or("it failed without a message"))
 }
 
 /// pasta prints its configuration, and errors of a system log that is missing.

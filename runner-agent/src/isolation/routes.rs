@@ -4,21 +4,14 @@
 //! unreachable route would not suffice: a socket that is bound to an interface (`SO_BINDTODEVICE`
 //! needs no capability) skips it and uses the neighbour, for whom pasta answers. A local address
 //! has priority for every socket.
-use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Context as _;
-use rustix::{
-    fd::AsFd,
-    net::{
-        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice::name_to_index,
-        recv, send, socket_with,
-    },
-};
 
-use super::network::NAME_SERVER;
+use super::{
+    netlink::{ACKNOWLEDGE, CREATE, Link, REPLACE, address, attribute},
+    network::NAME_SERVER,
+};
 
 /// Route to add, as the kernel expects it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,8 +53,6 @@ const METADATA: [Route; 8] = [
 ];
 
 const RTM_NEWROUTE: u16 = 24;
-/// Request, acknowledge, create, replace.
-const FLAGS: u16 = 0x1 | 0x4 | 0x400 | 0x100;
 /// Table that the kernel searches first, for every socket.
 const TABLE_LOCAL: u8 = 255;
 const PROTOCOL_STATIC: u8 = 4;
@@ -72,106 +63,55 @@ const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
-/// Length of the header of a netlink message, and of its body for a route.
-const HEADER: usize = 16;
-const ROUTE: usize = 12;
 
 /// Makes each metadata address an address of the network of this process. Only the name server of
 /// pasta, which is a link-local address, stays reachable.
 pub(super) fn block_metadata() -> anyhow::Result<()> {
-    // Protocol 0 is that of routes.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
-        .context("cannot open a netlink socket")?;
-    let devices = fs::read_to_string("/proc/self/net/dev").context("cannot list interfaces")?;
-    let devices: Vec<_> = interfaces(&devices).collect();
-    let [device] = devices.as_slice() else {
-        anyhow::bail!("the network has not one interface of pasta, but {}", devices.len());
-    };
-    let index = name_to_index(&socket, device).context("cannot find the interface of pasta")?;
+    let link = Link::of_pasta()?;
     let to = NAME_SERVER.parse().context("the name server has no address")?;
     let name_server = Route { to, prefix: 32, kind: TYPE_UNICAST, scope: SCOPE_LINK };
-    [name_server].iter().chain(&METADATA).try_for_each(|route| add(&socket, route, index))
+    [name_server].iter().chain(&METADATA).try_for_each(|route| add(&link, route))
 }
 
-/// Returns the names of the interfaces in `/proc/net/dev`, without the loopback interface.
-fn interfaces(text: &str) -> impl Iterator<Item = &str> {
-    let names = text.lines().filter_map(|line| line.split_once(':').map(|(name, _)| name.trim()));
-    names.filter(|name| !name.contains('|') && *name != "lo")
-}
-
-fn add(socket: impl AsFd, route: &Route, device: u32) -> anyhow::Result<()> {
+fn add(link: &Link, route: &Route) -> anyhow::Result<()> {
     let context = || format!("cannot keep {} out of the network", route.to);
-    send(&socket, &message(route, device), SendFlags::empty()).with_context(context)?;
-    let mut response = [0; 1024];
-    let (length, _) = recv(&socket, &mut response, RecvFlags::empty()).with_context(context)?;
-    match error_code(&response[..length]) {
-        Some(0) => Ok(()),
+    let flags = ACKNOWLEDGE | CREATE | REPLACE;
+    match link.request(RTM_NEWROUTE, flags, &body(route, link.index)) {
         // A network without IPv6 cannot reach an address of IPv6.
-        Some(code) if route.to.is_ipv6() && has_no_ipv6(code) => Ok(()),
-        Some(code) => {
-            let error = std::io::Error::from_raw_os_error(-code);
-            Err(anyhow::Error::new(error).context(context()))
-        }
-        None => anyhow::bail!("{}: the kernel's response is malformed", context()),
+        Err(error) if route.to.is_ipv6() && has_no_ipv6(&error) => Ok(()),
+        result => result.with_context(context),
     }
 }
 
-fn has_no_ipv6(code: i32) -> bool {
-    [nix::libc::EAFNOSUPPORT, nix::libc::EOPNOTSUPP].contains(&-code)
+fn has_no_ipv6(error: &std::io::Error) -> bool {
+    let codes = [nix::libc::EAFNOSUPPORT, nix::libc::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-fn message(route: &Route, device: u32) -> Vec<u8> {
-    let (family, bytes) = match route.to {
-        IpAddr::V4(address) => (nix::libc::AF_INET as u8, address.octets().to_vec()),
-        IpAddr::V6(address) => (nix::libc::AF_INET6 as u8, address.octets().to_vec()),
-    };
-    let attribute = 4 + bytes.len();
-    let length = HEADER + ROUTE + attribute + 8;
-    let mut message = Vec::with_capacity(length);
-    message.extend((length as u32).to_ne_bytes());
-    message.extend(RTM_NEWROUTE.to_ne_bytes());
-    message.extend(FLAGS.to_ne_bytes());
-    message.extend([0; 8]);
-    message.extend([family, route.prefix, 0, 0]);
-    message.extend([TABLE_LOCAL, PROTOCOL_STATIC, route.scope, route.kind]);
-    message.extend([0; 4]);
-    message.extend((attribute as u16).to_ne_bytes());
-    message.extend(RTA_DST.to_ne_bytes());
-    message.extend(bytes);
-    message.extend(8_u16.to_ne_bytes());
-    message.extend(RTA_OIF.to_ne_bytes());
-    message.extend(device.to_ne_bytes());
-    message
-}
-
-/// Returns the code of an acknowledgement: 0, or a negative error number.
-fn error_code(response: &[u8]) -> Option<i32> {
-    let code = response.get(HEADER..HEADER + 4)?;
-    Some(i32::from_ne_bytes(code.try_into().ok()?))
+/// Returns the `rtmsg` of a route with its attributes.
+fn body(route: &Route, device: u32) -> Vec<u8> {
+    let (family, to) = address(route.to);
+    let mut body = vec![family, route.prefix, 0, 0];
+    body.extend([TABLE_LOCAL, PROTOCOL_STATIC, route.scope, route.kind]);
+    body.extend([0; 4]);
+    body.extend(attribute(RTA_DST, &to));
+    body.extend(attribute(RTA_OIF, &device.to_ne_bytes()));
+    body
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The layout is that of `nlmsghdr`, `rtmsg` and two attributes in rtnetlink(7).
+    /// The layout is that of `rtmsg` and two attributes in rtnetlink(7).
     #[test]
-    fn a_message_has_the_layout_of_the_kernel() {
+    fn a_route_has_the_layout_of_the_kernel() {
         let expected = [
-            vec![44, 0, 0, 0, 24, 0, 5, 5],
-            vec![0; 8],
             vec![2, 16, 0, 0, 255, 4, 254, 2, 0, 0, 0, 0],
             vec![8, 0, 1, 0, 169, 254, 0, 0, 8, 0, 4, 0, 3, 0, 0, 0],
         ];
         if cfg!(target_endian = "little") {
-            assert_eq!(message(&METADATA[0], 3), expected.concat());
+            assert_eq!(body(&METADATA[0], 3), expected.concat());
         }
-    }
-
-    #[test]
-    fn the_loopback_interface_is_not_that_of_pasta() {
-        let text =
-            "Inter-|   Receive |  Transmit\n face |bytes packets|bytes\n    lo: 0 0\n  eth0: 1 2\n";
-        assert_eq!(interfaces(text).collect::<Vec<_>>(), ["eth0"]);
     }
 }

@@ -20,7 +20,7 @@ pub use schemas::runner::SaltedDetails;
 use super::cluster::Allowed;
 use crate::{
     images::ImageSettings,
-    isolation::Sandbox,
+    isolation::{Sandbox, Trial},
     journal::Stop,
     policy::Policy,
     state::{self, KnownState, Reading, Remote, StateError, StateKeys, StateMark, StateStore},
@@ -126,6 +126,8 @@ pub struct Rules {
     pub policy: Policy,
     /// Recorded public keys of the trusted publishers of plugins.
     pub publishers: Vec<String>,
+    /// Where the host's support of a sandbox is tried.
+    pub trial: Trial,
 }
 
 /// Two requests to stop: the first allows a grace period.

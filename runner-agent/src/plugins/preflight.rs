@@ -15,7 +15,7 @@ use schemas::{
     manifest::Manifest,
     plugin,
     preflight::{PlannedJob, PreflightInputs, Rendered},
-    runner::{Check, CheckStatus, JobKind, RunnerMode},
+    runner::{Check, CheckStatus, JobKind},
 };
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ impl Preflight<'_> {
 
     /// Checks the rules of the policy. Returns the positions of the jobs that it does not refuse.
     fn check_policy(&mut self, rules: &Rules) -> BTreeSet<usize> {
-        let Rules { policy, publishers } = rules;
+        let Rules { policy, publishers, trial: _ } = rules;
         let found = policy.findings(self.work.manifest, self.jobs, publishers, host::now());
         let mut allowed: BTreeSet<usize> = (0..self.jobs.len()).collect();
         for finding in found {
@@ -104,11 +104,19 @@ impl Preflight<'_> {
     async fn check_isolation(&mut self, rules: &Rules) {
         let kinds: BTreeSet<JobKind> =
             self.jobs.iter().flat_map(|job| job.kinds.iter().copied()).collect();
+        let mut has_network = false;
         for kind in kinds {
-            let choice = isolation::choose(&rules.policy, kind, RunnerMode::Install).await;
-            if let Err(refusal) = choice {
-                self.add(None, "policy isolation", CheckStatus::Failed, refusal.detail);
+            match isolation::choose(&rules.policy, kind, &rules.trial).await {
+                Ok(choice) => has_network |= choice.pasta.is_some(),
+                Err(refusal) => {
+                    self.add(None, "policy isolation", CheckStatus::Failed, refusal.detail);
+                }
             }
+        }
+        if has_network {
+            // Whether the jobs need credentials shows only when they run.
+            let why = isolation::WITHOUT_CREDENTIALS;
+            self.add(None, "cloud credentials", CheckStatus::Deferred, why);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Limits of a job: its time, its time without output, its memory and its processes.
 use std::time::{Duration, Instant};
 
+use domain::isolation::IsolationLevel;
+
 use super::order::{CancelOrder, JobLimits, StopCause};
 use crate::{
     cgroup::{Exceeded, Limiter},
@@ -18,8 +20,17 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 /// Grace period of a job that exceeded a limit.
 const LIMIT_GRACE: Duration = Duration::from_secs(5);
 
-/// Limit of processes and threads if the policy sets none. Only the kernel enforces it.
-pub(super) const DEFAULT_PROCESSES: u32 = 4096;
+/// Limit of processes and threads in a sandbox if the policy sets none.
+const DEFAULT_PROCESSES: u32 = 4096;
+
+/// Returns the limit of processes if the policy sets none. Only the kernel enforces it.
+pub(super) fn default_processes(level: IsolationLevel) -> Option<u32> {
+    match level {
+        // The policies of existing installs have no limit.
+        IsolationLevel::Process => None,
+        IsolationLevel::Sandbox => Some(DEFAULT_PROCESSES),
+    }
+}
 
 impl From<Exceeded> for StopCause {
     fn from(exceeded: Exceeded) -> Self {

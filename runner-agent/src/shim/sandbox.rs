@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use domain::{ids::ExecutionId, isolation::IsolationLevel};
+use nix::unistd::geteuid;
 use schemas::{
     manifest::Manifest,
     runner::{JobKind, ReportBody},
@@ -38,7 +39,8 @@ pub(super) fn report(
         return writer.report(ReportBody::Started { isolation: None });
     };
     let applied = applied(choice, kind, network.holder().is_some());
-    let (isolation, note) = (applied.report(), applied.note());
+    let is_root = geteuid().is_root();
+    let (isolation, note) = (applied.report(is_root), applied.note());
     // The vendor reads the log. Only the journal names the paths and ports of the customer.
     writer.write_shim_record(&format!("isolation: {}", isolation.text()));
     let entry = JournalEvent::Isolated { execution, isolation: isolation.clone(), note };
@@ -57,7 +59,6 @@ fn applied(choice: &Choice, kind: JobKind, has_network: bool) -> Choice {
 
 /// Creates the network of the job. A job that starts no program of its own uses the host's.
 pub(super) async fn network(
-    dir: &JobDir,
     choice: &Choice,
     kind: JobKind,
     execution: ExecutionId,
@@ -66,7 +67,7 @@ pub(super) async fn network(
         Some(pasta) if starts_programs(kind) => {
             let env = [("STEAD_EXECUTION", execution.to_string())];
             let programs = (isolation::RUNNING.as_ref(), pasta.as_path());
-            let network = JobNetwork::create(programs, dir.root(), &choice.loopback, &env).await;
+            let network = JobNetwork::create(programs, &choice.loopback, &env).await;
             network.context("cannot create the network of the job")
         }
         Some(_) | None => Ok(JobNetwork::of_host()),
@@ -165,11 +166,17 @@ mod tests {
     fn the_report_states_what_was_applied() {
         let level = IsolationLevel::Sandbox;
         let (bwrap, pasta) = (Some("/usr/bin/bwrap".into()), Some("/usr/bin/pasta".into()));
-        let choice = Choice { level, bwrap, pasta, ..Choice::default() };
-        let report = |kind, has_network| applied(&choice, kind, has_network).report();
+        let closes_namespaces = true;
+        let choice = Choice { level, bwrap, closes_namespaces, pasta, ..Choice::default() };
+        let report = |kind, has_network| applied(&choice, kind, has_network).report(false);
         assert_eq!(report(JobKind::Apply, true).not_enforced, []);
         let shared = [Protection::Network, Protection::Metadata];
         assert_eq!(report(JobKind::Apply, false).not_enforced, shared);
+        // Root reads files such as /etc/shadow. Before version 0.8.0, bubblewrap lets a program create
+        // user namespaces.
+        assert_eq!(choice.report(true).not_enforced, [Protection::Files]);
+        let older = Choice { closes_namespaces: false, ..choice.clone() };
+        assert_eq!(older.report(false).not_enforced, [Protection::Kernel]);
         for kind in [JobKind::Resolve, JobKind::Sync] {
             let outside = report(kind, false);
             assert_eq!(outside.level, IsolationLevel::Process);

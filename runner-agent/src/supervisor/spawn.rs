@@ -32,7 +32,7 @@ use super::{Agent, recover::ClaimStage};
 use crate::{
     data,
     host::{self, Process},
-    isolation,
+    isolation::{self, Trial},
     journal::{JournalEvent, Position},
     plugins::{self, StateAccess},
     policy::{Policy, Refusal},
@@ -85,7 +85,8 @@ pub(super) async fn start(
     received_uptime_ms: u64,
 ) -> anyhow::Result<ClaimStage> {
     let execution = claimed.execution;
-    let isolation = isolation::choose(policy, verified.manifest.kind, agent.identity.mode).await;
+    let trial = Trial::of(&agent.data);
+    let isolation = isolation::choose(policy, verified.manifest.kind, &trial).await;
     let prepared = isolation.map_err(anyhow::Error::new).and_then(|isolation| {
         let job_of = (verified, policy, isolation, values);
         prepare(agent, job, claimed, job_of, received_uptime_ms)

@@ -59,7 +59,6 @@ pub(super) async fn agent_with_signals(
         log_id: "log".into(),
         server: client.base().into(),
         trust: crate::tls::Trust::Public,
-        isolation_checked: true,
     };
     let server_keys = KeyList {
         version: 1,

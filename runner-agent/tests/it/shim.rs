@@ -15,12 +15,15 @@ use domain::{
 use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
-    isolation::Choice,
+    isolation::{self, Choice, Trial},
     journal::{self, JournalEvent},
+    policy::Policy,
     shim::order::{CancelOrder, JobLimits, ShimOrder, StopCause},
     tls::Trust,
 };
-use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
+use schemas::runner::{
+    FailureReason, Finished, JobKind, LogRecord, LogStream, Outcome, Report, ReportBody,
+};
 use serde_json::{Value, json};
 
 /// Declares each of these tests again, with the job in a sandbox.
@@ -61,21 +64,31 @@ thread_local! {
     static ISOLATION: RefCell<Choice> = RefCell::default();
     /// Limits of those jobs.
     static LIMITS: Cell<JobLimits> = Cell::default();
+    /// First directories of their search path.
+    static SEARCHED: RefCell<Vec<PathBuf>> = RefCell::default();
 }
 
-/// Returns the isolation of a sandbox. Without the programs, reports the test as skipped.
+/// Returns the isolation of a sandbox, as the runner chooses it. On a host that does not support one,
+/// reports the test as skipped.
 fn sandbox_or_skip() -> Option<Choice> {
-    let find = |name: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
-    };
-    let (Some(bwrap), Some(pasta)) = (find("bwrap"), find("pasta")) else {
-        skip("needs bubblewrap and passt");
-        return None;
-    };
-    let level = IsolationLevel::Sandbox;
-    let (bwrap, pasta, closes_namespaces) = (Some(bwrap), Some(pasta), true);
-    Some(Choice { level, bwrap, closes_namespaces, pasta, ..Choice::default() })
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    fs::write(&file, "version = 1\nisolation = \"sandbox\"\n").unwrap();
+    let policy = Policy::read(&file).unwrap();
+    let trial =
+        Trial { runner: env!("CARGO_BIN_EXE_stead-runner").into(), dir: dir.path().to_owned() };
+    // A test may have a runtime of its own.
+    let choosing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(isolation::choose(&policy, JobKind::Action, &trial))
+    });
+    match choosing.join().unwrap() {
+        Ok(choice) => Some(choice),
+        Err(refusal) => {
+            skip(&format!("needs bubblewrap and passt: {refusal}"));
+            None
+        }
+    }
 }
 
 /// Runs a test whose jobs run in a sandbox.
@@ -136,6 +149,8 @@ fn begin(
     program: impl FnOnce(&Data) -> Command,
 ) -> Run {
     let (job, execution) = ids();
+    let mut searched = SEARCHED.with_borrow(Vec::clone);
+    searched.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let mut manifest = json!({
         "version": 1, "job": job, "kind": "action", "class": "unsafe",
         "plugin": {"name": "action", "version": "1"},
@@ -159,7 +174,7 @@ fn begin(
         deadline_uptime_ms: host::uptime_ms() + deadline.as_millis() as u64,
         max_grace_ms: 10_000,
         pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),
-        path: std::env::var("PATH").unwrap(),
+        path: std::env::join_paths(searched).unwrap().into_string().unwrap(),
         plugin_dir: "/nonexistent".into(),
         images: Default::default(),
         values: Default::default(),

@@ -33,7 +33,6 @@ fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<StopLevel>) {
         log_id: "L".into(),
         server: server.clone(),
         trust: Trust::Public,
-        isolation_checked: true,
     };
     let (settings, now) = (
         Settings {

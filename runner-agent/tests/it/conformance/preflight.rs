@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     published::{SCRIPT, key, published_as},
-    test_runner::{JobRecord, JobSpec, TestRunner, without_sandbox},
+    test_runner::{JobRecord, JobSpec, TestRunner, without_rules},
 };
 
 fn builtin(name: &str) -> PluginRef {
@@ -141,8 +141,7 @@ async fn all_failures_are_in_one_report() {
 async fn a_plugin_that_the_policy_refuses_never_starts() {
     let mut runner = runner(Some("1.9.8"));
     let policy = runner.at("policy.toml");
-    fs::write(&policy, "version = 1\nisolation = \"process\"\nplugins = [\"terraform_module\"]\n")
-        .unwrap();
+    fs::write(&policy, "version = 1\nplugins = [\"terraform_module\"]\n").unwrap();
     runner.rules.policy = Policy::read(&policy).unwrap();
     let jobs = vec![planned("front", odd(&runner, "[]"), known(json!({"component": "front"})))];
     let (found, record) = checks(&runner, jobs.clone()).await;
@@ -151,7 +150,7 @@ async fn a_plugin_that_the_policy_refuses_never_starts() {
     assert!(failed.len() == 1 && failed[0].ends_with(line), "{failed:?}");
     assert!(record.children.is_empty());
     // Without a trusted publisher, too.
-    runner.rules = without_sandbox();
+    runner.rules = without_rules();
     let (found, record) = checks(&runner, jobs).await;
     let failed = with_status(&found, CheckStatus::Failed);
     assert!(failed.len() == 1 && failed[0].contains("plugin_publishers = ["), "{failed:?}");

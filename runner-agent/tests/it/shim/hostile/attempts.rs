@@ -75,8 +75,8 @@ pub(super) const ATTEMPTS: &[(&str, &str, Enforced)] = &[
     ("connect to a socket of a service in `/run`", "unix(RUN_SOCKET)", Sandbox(&["ENOENT"])),
     (
         "connect to a socket of a service in a visible directory",
-        "unix(VISIBLE + '/service.sock')",
-        Sandbox(&["ECONNREFUSED"]),
+        "unix(VISIBLE + '/service/socket')",
+        Sandbox(&["ENOENT"]),
     ),
     (
         "write outside of the job's directories",
@@ -216,7 +216,7 @@ for number, code in enumerate(ATTEMPTS):
 /// the loopback interface, one in a visible directory, the metadata service of a cloud, another mount of the data directory,
 /// another proc file system, and a tunnel device for every user.
 pub(super) const HOST: &str = r#"
-    mount --bind "$DATA" "$VISIBLE/alias" && mount -t proc proc "$VISIBLE/proc" &&
+    mkdir "$VISIBLE/service" && mount --bind "$DATA" "$VISIBLE/alias" && mount -t proc proc "$VISIBLE/proc" &&
     mknod "$TUN" c 10 200 && chmod 666 "$TUN" && mount --bind "$TUN" /dev/net/tun || exit 9
     ip link set lo up && ip link add v0 type veth peer name v1 &&
     ip address add 10.77.0.2/24 dev v0 && ip link set v0 up && ip link set v1 up &&
@@ -235,8 +235,8 @@ pub(super) const HOST: &str = r#"
     start "$PYTHON" -m http.server 8999 --bind 127.0.0.1
     start nsenter --net --target $cloud "$PYTHON" -m http.server 8999 --bind ::
     start "$PYTHON" -c "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('\0stead-hostile'); s.listen(9); time.sleep(600)"
-    start "$PYTHON" -c "import os, socket, time; s = socket.socket(socket.AF_UNIX); s.bind('$VISIBLE/service.sock'); os.chmod('$VISIBLE/service.sock', 0o666); s.listen(9); time.sleep(600)"
-    until "$PYTHON" -c "import socket; socket.socket(socket.AF_UNIX).connect('$VISIBLE/service.sock')" 2>/dev/null; do
+    start "$PYTHON" -c "import os, socket, time; s = socket.socket(socket.AF_UNIX); s.bind('$VISIBLE/service/socket'); os.chmod('$VISIBLE/service/socket', 0o666); s.listen(9); time.sleep(600)"
+    until "$PYTHON" -c "import socket; socket.socket(socket.AF_UNIX).connect('$VISIBLE/service/socket')" 2>/dev/null; do
         sleep 0.05
     done
     for address in 127.0.0.1 169.254.169.254 fd00:ec2::254; do
