@@ -81,11 +81,13 @@ fn main() {
         return;
     };
     let level = IsolationLevel::Sandbox;
-    let shared = Choice { level, bwrap: Some(bwrap), ..Choice::default() };
+    // From version 0.8.0 of bubblewrap on.
+    let closes_namespaces = true;
+    let shared = Choice { level, bwrap: Some(bwrap), closes_namespaces, ..Choice::default() };
     let complete = Choice { pasta: Some(pasta), ..shared.clone() };
     let levels = [
         ("`process`", Choice::default()),
-        ("`sandbox` without pasta", shared),
+        ("`sandbox` with `sandbox_network = \"shared\"`", shared),
         ("`sandbox`", complete),
     ];
     let mut times: Vec<Vec<Duration>> = levels.iter().map(|_| Vec::new()).collect();
