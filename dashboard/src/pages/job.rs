@@ -105,6 +105,7 @@ fn facts(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
             @if let Some(at) = job.ended_at { div { dt { "Ended" } dd { (components::time(caller.now, at)) } } }
             @if let Some(attempt) = attempt {
                 div { dt { "Runner" } dd { (components::id(&attempt.runner.to_string())) } }
+                @if let Some(isolation) = &attempt.isolation { div { dt { "Isolation" } dd { (isolation.text()) } } }
                 @if let Some(result) = result(attempt) { div { dt { "Result" } dd { (result) } } }
             }
             div { dt { "Id" } dd { (components::id(&job.id.to_string())) } }
