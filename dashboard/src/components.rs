@@ -8,6 +8,6 @@ mod text;
 pub(crate) use self::{
     badge::{Tone, badge, tone},
     graph::{Node, graph},
-    plan::{counts, details},
+    plan::{changes, counts, details},
     text::{command, count, empty, encoded, exact, id, kind, run_link, time, value},
 };

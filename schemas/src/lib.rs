@@ -13,6 +13,7 @@
 //! | [`secret`] | encrypted values, and their places in a manifest |
 //! | [`control`] | requests and responses of the Control API |
 //! | [`moment`] | format of timestamps |
+//! | [`duration`], [`point_in_time`] | durations and points in time as users type them |
 //!
 //! Readers ignore unknown members, so client and server may differ by one version. Only requests of
 //! the Control API are strict. Writers omit a member without a value instead of writing null.
@@ -21,10 +22,12 @@
 
 pub mod cluster;
 pub mod control;
+pub mod duration;
 pub mod keys;
 pub mod manifest;
 pub mod moment;
 pub mod plugin;
+pub mod point_in_time;
 pub mod preflight;
 pub mod problem;
 pub mod runner;

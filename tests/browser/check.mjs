@@ -178,16 +178,65 @@ await test("the install is shown as of an earlier position", async () => {
 const install = (await api("GET", "/v1/installs/acme")).id;
 const application = (await api("GET", "/v1/apps")).items[0].id;
 const build = (await api("GET", "/v1/builds")).items[0].id;
+const runner = (await api("GET", "/v1/runners")).items.find((of) => of.mode === "install").id;
+// A task that begins on Home. Each activation counts, typing does not.
+async function task(name, steps) {
+  await test(`${name} takes at most four activations from Home`, async () => {
+    await page.goto(`${base}/ui/`);
+    let activations = 0;
+    await steps(async (locator) => { activations += 1; await locator.click(); });
+    check(activations <= 4, `${activations} activations`);
+  });
+}
+const section = (name) => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name, exact: true });
+const main = page.getByRole("main");
+
+await task("finding who approved a change", async (activate) => {
+  await activate(section("Audit"));
+  await page.getByLabel("Type", { exact: true }).fill("run.approved");
+  await page.getByLabel("From time or position").fill("today");
+  await activate(page.getByRole("button", { name: "Filter" }));
+  await main.getByRole("row").filter({ hasText: "run.approved" }).locator("td.actor").first().waitFor();
+});
+await task("showing an install as it was", async (activate) => {
+  await activate(section("Installs"));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await page.getByLabel(/log position/).fill(String(created + 60));
+  await activate(page.getByRole("button", { name: "Show", exact: true }));
+  await page.getByText("Earlier state.").waitFor();
+});
+await task("finding an install", async (activate) => {
+  await activate(section("Installs"));
+  await page.getByLabel("Name", { exact: true }).fill("CME");
+  await activate(page.getByRole("button", { name: "Filter" }));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await page.getByRole("heading", { name: "acme" }).waitFor();
+});
+await task("downloading a proof", async (activate) => {
+  await activate(section("Installs"));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await activate(page.getByRole("link", { name: "Download a proof of this install" }));
+  await page.getByText("stead audit check").waitFor();
+  const download = page.waitForEvent("download");
+  await activate(page.getByRole("link", { name: /^Download the proof/ }));
+  const proof = JSON.parse(readFileSync(await (await download).path(), "utf8"));
+  check(proof.events.length > 10, `${proof.events.length} events`);
+});
+
 const pages = {
   home: "/ui/", installs: "/ui/installs", install: `/ui/installs/${install}`, "install-as-of": `/ui/installs/${install}?as_of=${created + 60}`,
   runs: "/ui/runs", run: `/ui/runs/${run}`, job: `/ui/jobs/${job}`, apps: "/ui/apps", app: `/ui/apps/${application}`,
   change: `/ui/installs/${install}/change`, builds: `/ui/apps/${application}/builds`, build: `/ui/builds/${build}`,
   "new-install": `/ui/apps/${application}/new-install`, settings: "/ui/settings",
-  runners: "/ui/runners", audit: "/ui/audit", login: "/ui/login", problem: "/ui/runs/run_1",
+  runners: "/ui/runners", runner: `/ui/runners/${runner}`, audit: "/ui/audit", "audit-diff": "/ui/audit/diff?from=0",
+  proofs: `/ui/audit/proofs?of=${install}`, "run-as-of": `/ui/runs/${run}/as-of?as_of=${created + 60}`,
+  "app-as-of": `/ui/apps/${application}/as-of?as_of=now`, plugins: "/ui/plugins", bulk: "/ui/bulk",
+  "bulk-preview": `/ui/bulk/preview?do=drain&install=${install}`,
+  login: "/ui/login", problem: "/ui/runs/run_1",
 };
 for (const [name, path] of Object.entries(pages)) {
-  for (const colorScheme of ["light", "dark"]) {
-    await test(`${name} has no accessibility findings (${colorScheme})`, async () => {
+  await test(`${name} has no accessibility findings`, async () => {
+    for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
       page.expected = name === "problem" ? ["404"] : [];
       await page.goto(base + path);
@@ -198,9 +247,9 @@ for (const [name, path] of Object.entries(pages)) {
       const run = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })";
       const { result } = await client.send("Runtime.evaluate", { expression: `${run}.then((r) => JSON.stringify(r.violations))`, awaitPromise: true });
       const found = JSON.parse(result.value).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).slice(0, 3).join(" | ")}`);
-      check(found.length === 0, found.join("\n"));
-    });
-  }
+      check(found.length === 0, `${colorScheme}: ${found.join("\n")}`);
+    }
+  });
 }
 await page.emulateMedia({ colorScheme: "light" });
 

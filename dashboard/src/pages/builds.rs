@@ -66,6 +66,7 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
                         th.number scope="col" { "Version" }
                         th scope="col" { "Source" }
                         th scope="col" { "Duration" }
+                        th scope="col" { "Requested by" }
                         th scope="col" { "Requested" }
                     }
                 }
@@ -77,6 +78,7 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
                             td.number { "v" (build.config_version) }
                             td { (source(build)) }
                             td.fit { (duration(caller, build)) }
+                            td.actor { (requester(build)) }
                             td.fit { (components::time(caller.now, build.requested_at)) }
                         }
                     }
@@ -84,6 +86,10 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
             }
         }
     }
+}
+
+fn requester(build: &Build) -> &str {
+    build.requested_by_name.as_deref().unwrap_or(&build.requested_by)
 }
 
 fn source(build: &Build) -> Markup {
@@ -150,6 +156,7 @@ fn facts(caller: &Caller, build: &Build) -> Markup {
             div { dt { "Version" } dd { "v" (build.config_version) } }
             div { dt { "Type" } dd { code { (build.kind) } } }
             div { dt { "Source" } dd { (source(build)) } }
+            div { dt { "Requested by" } dd { (requester(build)) } }
             div { dt { "Requested" } dd { (components::time(caller.now, build.requested_at)) } }
             div { dt { "Duration" } dd { (duration(caller, build)) } }
             @if let Some(job) = &build.job { div { dt { "Job" } dd { a href={ "/ui/jobs/" (job) } { (components::id(&job.to_string())) } } } }

@@ -1,5 +1,6 @@
 //! Tests of all pages for each role: empty, typical, hostile, failing, and with a graph of 200 steps.
 mod changes;
+mod history;
 mod more_pages;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use maud::Markup;
 use schemas::control::{
     Page,
     apps::{App, ConfigVersion},
-    audit::{Events, EventsQuery},
+    audit::Events,
     installs::{Install, InstallState, InstallsQuery},
     jobs::Job,
     runners::Runner,
@@ -54,6 +55,7 @@ fn run_summary(text: &str) -> Value {
         "id": format!("run_{ULID}"), "install": format!("ins_{ULID}"), "install_name": text, "kind": text,
         "action": text, "state": text, "requested_by": text, "requested_by_name": text, "reason": text,
         "config_version": 1, "steps": 2, "steps_ended": 1, "requested_at": TIME,
+        "waiting_plans": {"plans": 2, "add": 1, "change": 2, "destroy": 3, "since": TIME},
     })
 }
 
@@ -85,7 +87,11 @@ fn details_of(text: &str) -> StepPlanDetails {
 }
 
 fn run_page(text: &str) -> RunPage {
-    RunPage { run: run_of(text), details: [(format!("stp_{ULID}"), details_of(text))].into() }
+    RunPage {
+        run: run_of(text),
+        details: [(format!("stp_{ULID}"), details_of(text))].into(),
+        search: None,
+    }
 }
 
 fn install_of(text: &str) -> Install {
@@ -185,12 +191,11 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
             counts: vec![(2, 1), (1, 4)],
         }],
         are_versions_partial: true,
+        verification: Verification { verified: Some(7), corrupt: None },
     };
     let some = || Some(text.to_owned());
     let runs_query = RunsQuery { install: some(), state: some(), ..RunsQuery::default() };
-    let installs_query = InstallsQuery { app: some(), ..InstallsQuery::default() };
-    let events_query =
-        EventsQuery { stream: some(), event_type: some(), actor: some(), ..EventsQuery::default() };
+    let installs_query = history::filters(text);
     let page = |items: Vec<RunSummary>| Page { items, next: some() };
     let component = json!({"status": text, "outputs": {text: text}});
     let earlier = json!({
@@ -205,6 +210,7 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("home", home(&who, &attention)),
         ("runs", runs(&who, &runs_query, &page(runs_of.clone()))),
         ("run", run(&who, &run_page(text))),
+        ("search", run(&who, &RunPage { search: some(), ..run_page(text) })),
         (
             "installs",
             installs(&who, &installs_query, &Page { items: vec![install_of(text)], next: some() }),
@@ -214,15 +220,18 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("upgrade", upgrade(&who, &upgrade_page(text, 2))),
         ("rollback", upgrade(&who, &upgrade_page(text, 0))),
         ("diff", diff(&who, &DiffPage { app: app_of(text), diff: diff_of(text) })),
-        ("runner", runner(&who, &runner_of(text))),
+        ("runner", runner(&who, &history::runner_page(text))),
         ("install as of", install_as_of(&who, &install_of(text), &earlier, Some(who.now))),
         ("job", job(&who, &job_of(text), &log_of(text))),
         ("apps", apps(&who, &Page { items: vec![app_of(text)], next: some() })),
         ("app", app(&who, &app_page(text))),
-        ("runners", runners(&who, &Page { items: vec![runner_of(text)], next: some() })),
-        ("audit", audit(&who, &events_query, &events_of(text))),
+        ("runners", runners(&who, &history::runners_page(text))),
     ];
-    listed.into_iter().chain(more_pages::pages(&who, text)).collect()
+    listed
+        .into_iter()
+        .chain(more_pages::pages(&who, text))
+        .chain(history::pages(&who, text))
+        .collect()
 }
 
 #[test]
@@ -368,7 +377,10 @@ fn empty_pages_name_the_next_command_for_every_role() {
             installs(&who, &InstallsQuery::default(), &Page { items: vec![], next: None }),
             runs(&who, &RunsQuery::default(), &none()),
             apps(&who, &Page { items: vec![], next: None }),
-            runners(&who, &Page { items: vec![], next: None }),
+            runners(
+                &who,
+                &RunnersPage { runners: Page { items: vec![], next: None }, revoked: None },
+            ),
         ] {
             assert!(html.into_string().contains("$ stead "), "{role}");
         }

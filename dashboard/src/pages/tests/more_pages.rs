@@ -48,7 +48,7 @@ pub(super) fn build_of(text: &str, state: &str) -> schemas::control::builds::Bui
         "component": format!("cmp_{ULID}"), "component_name": text, "kind": text, "config_version": 1,
         "commit": text, "reused_build": format!("bld_{ULID}"), "state": state, "job": format!("job_{ULID}"),
         "artifact": {"repository": text, "digest": digest(), "size_bytes": 9}, "reason": text, "detail": text,
-        "waiting": {"for": text, "detail": text}, "requested_at": TIME,
+        "waiting": {"for": text, "detail": text}, "requested_by": text, "requested_by_name": text, "requested_at": TIME,
     }))
     .unwrap()
 }
