@@ -11,6 +11,7 @@ mod change;
 mod changes;
 mod control;
 mod decisions;
+mod find;
 mod guard;
 mod live;
 mod log;
@@ -59,7 +60,6 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/jobs/{job}/cancel", post(control::cancel))
         .route("/ui/jobs/{job}/resolve", post(control::resolve))
         .route("/ui/jobs/{job}/attempts/{attempt}/log", get(log::download))
-        .route("/ui/jobs/{job}/attempts/{attempt}/live", get(live::log))
         .route("/ui/apps", get(pages::apps))
         .route("/ui/apps/{app}", get(pages::app))
         .route("/ui/apps/{app}/diff", get(pages::diff))
@@ -82,6 +82,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/settings/webhooks/{webhook}/test", post(webhooks::test))
         .route("/ui/settings/webhooks/{webhook}/replay", post(webhooks::replay))
         .route("/ui/settings/webhooks/{webhook}/delete", post(webhooks::delete))
+        .route("/ui/find", get(find::find))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))
         .route_layer(from_fn_with_state(app.clone(), guard::guard))

@@ -5,10 +5,12 @@ mod audit;
 mod builds;
 mod change;
 mod diff;
+mod find;
 mod home;
 mod install;
 mod installs;
 mod job;
+mod log;
 mod login;
 mod new_install;
 mod problem;
@@ -29,10 +31,12 @@ pub use self::{
     builds::{build, builds},
     change::{ChangePage, change},
     diff::{DiffPage, UpgradePage, diff, upgrade},
+    find::{FindPage, Found, find},
     home::{AppVersions, Attention, RunDay, home},
     install::{InstallPage, install, install_as_of},
     installs::installs,
-    job::{LOG_LINES, LogPage, job},
+    job::job,
+    log::{LOG_LINES, LogPage, LogPhase, LogSearch},
     login::login,
     new_install::{EnrolmentPage, NewInstallPage, enrolment, new_install},
     problem::problem,
