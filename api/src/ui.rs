@@ -14,6 +14,7 @@ mod change;
 mod changes;
 mod control;
 mod decisions;
+mod find;
 mod guard;
 mod installs;
 mod live;
@@ -70,7 +71,6 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/jobs/{job}/cancel", post(control::cancel))
         .route("/ui/jobs/{job}/resolve", post(control::resolve))
         .route("/ui/jobs/{job}/attempts/{attempt}/log", get(log::download))
-        .route("/ui/jobs/{job}/attempts/{attempt}/live", get(live::log))
         .route("/ui/apps", get(pages::apps))
         .route("/ui/apps/{app}", get(pages::app))
         .route("/ui/apps/{app}/as-of", get(as_of::app))
@@ -102,6 +102,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/settings/webhooks/{webhook}/test", post(webhooks::test))
         .route("/ui/settings/webhooks/{webhook}/replay", post(webhooks::replay))
         .route("/ui/settings/webhooks/{webhook}/delete", post(webhooks::delete))
+        .route("/ui/find", get(find::find))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))
         .route_layer(from_fn_with_state(app.clone(), guard::guard))

@@ -1,4 +1,5 @@
 //! Parts that several pages share.
+mod ansi;
 mod badge;
 pub(crate) mod diff;
 mod graph;
@@ -6,6 +7,7 @@ mod plan;
 mod text;
 
 pub(crate) use self::{
+    ansi::output,
     badge::{Tone, badge, tone},
     graph::{Node, graph},
     plan::{changes, counts, details},

@@ -7,11 +7,13 @@ mod builds;
 mod bulk;
 mod change;
 mod diff;
+mod find;
 mod history;
 mod home;
 mod install;
 mod installs;
 mod job;
+mod log;
 mod login;
 mod new_install;
 mod plugins;
@@ -39,11 +41,13 @@ pub use self::{
     },
     change::{ChangePage, change},
     diff::{DiffPage, UpgradePage, diff, upgrade},
+    find::{FindPage, Found, find},
     history::{HistoryPage, history},
     home::{AppVersions, Attention, RunDay, home},
     install::{InstallPage, install, install_as_of},
     installs::installs,
-    job::{LOG_LINES, LogPage, job},
+    job::job,
+    log::{LOG_LINES, LogPage, LogPhase, LogSearch},
     login::login,
     new_install::{EnrolmentPage, NewInstallPage, build_enrolment, enrolment, new_install},
     plugins::{plugin, plugins},

@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`runner`] | requests and responses of the Runner API |
+//! | [`ansi`] | colors in the output of jobs |
 //! | [`cluster`] | cluster of a job, in the inputs of its manifest |
 //! | [`manifest`] | work of a job ([`manifest::Manifest`]), permission to execute it ([`manifest::Grant`]) |
 //! | [`token`] | claims of every token, and their compact signature |
@@ -20,6 +21,7 @@
 
 #![warn(missing_docs)]
 
+pub mod ansi;
 pub mod cluster;
 pub mod control;
 pub mod duration;

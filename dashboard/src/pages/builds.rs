@@ -9,7 +9,8 @@ use schemas::control::{
 };
 
 use super::{
-    job::{self, LogPage},
+    job,
+    log::{self, LogPage},
     runs::next_page,
 };
 use crate::{
@@ -119,10 +120,10 @@ fn length(taken: TimeDelta) -> String {
 
 /// One build, with the log of its job.
 #[must_use]
-pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, log: &LogPage) -> Markup {
+pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, page: &LogPage) -> Markup {
     let heading = format!("Build of {}", build.component_name);
     let updates = match job {
-        Some(job) => job::updates(job, log),
+        Some(job) => job::updates(job, page),
         None if build.ended_at.is_none() => Updates::Events,
         None => Updates::None,
     };
@@ -143,7 +144,7 @@ pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, log: &LogPage) -
             }
         }
         @match job {
-            Some(job) => (job::log_panel(job, log)),
+            Some(job) => (log::panel(job, page)),
             None => { section.panel aria-label="Log" { header { h2 { "Log" } } (components::empty("The build has no job, so it has no log.", &[])) } }
         }
     };

@@ -1,6 +1,7 @@
 //! Tests of all pages for each role: empty, typical, hostile, failing, and with a graph of 200 steps.
 mod changes;
 mod history;
+mod matrix;
 mod more_pages;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use schemas::control::{
     apps::{App, ConfigVersion},
     audit::Events,
     installs::{Install, InstallState, InstallsQuery},
-    jobs::Job,
+    jobs::{Job, LogRecord},
     runners::Runner,
     runs::{Run, RunSummary, RunsQuery, StepPlanDetails},
 };
@@ -167,9 +168,25 @@ fn events_of(text: &str) -> Events {
 }
 
 fn log_of(text: &str) -> LogPage {
-    let record =
-        serde_json::from_value(json!({"n": 1, "t": 5, "s": text, "p": text, "m": text})).unwrap();
-    LogPage { attempt: 1, records: vec![record], more: true, follows: true }
+    let record = json!({"n": 1, "t": 5, "s": text, "p": text, "m": text});
+    let record: LogRecord = serde_json::from_value(record).unwrap();
+    let phase = LogPhase { name: text.into(), first: 1, last: 2, micros: 9 };
+    LogPage {
+        attempt: 1,
+        records: vec![record.clone()],
+        more: true,
+        last: 9,
+        phases: vec![phase.clone(), phase],
+        follows: true,
+        search: Some(LogSearch {
+            text: text.into(),
+            from: 0,
+            through: 7,
+            matches: vec![record],
+            more: true,
+        }),
+        ..LogPage::default()
+    }
 }
 
 /// Every page with this text in every place that a vendor, a customer or a job can fill.
@@ -309,8 +326,8 @@ fn plans_of_a_run_that_awaits_more_plans_cannot_be_decided_yet() {
     assert!(!run(&caller("owner", "a"), &page).into_string().contains("/decide\""));
 }
 
-#[test]
-fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
+/// Run with a graph of 200 steps.
+fn graph_page() -> RunPage {
     let mut page = run_page("plain");
     let step = page.run.dag.remove(0);
     let id = |n: u32| format!("stp_01ARZ3NDEKTSV4RRFFQ69{n:05}");
@@ -324,6 +341,12 @@ fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
             step
         })
         .collect();
+    page
+}
+
+#[test]
+fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
+    let page = graph_page();
     for role in ROLES {
         let html = run(&caller(role, "a"), &page).into_string();
         assert_eq!(html.matches("<rect").count(), 200, "{role}");

@@ -99,6 +99,12 @@ fn configured(text: &str, has_secret: bool) -> ConfiguredWebhook {
     ConfiguredWebhook { name: text.into(), secret: has_secret.then(|| text.into()) }
 }
 
+fn find_page(text: &str) -> FindPage {
+    let found = || vec![Found { id: format!("ins_{ULID}"), name: text.into() }];
+    // A text that no page contains: the pages that match would differ.
+    FindPage { text: format!("zz {text}"), installs: found(), apps: found() }
+}
+
 /// The pages of this file, with this text in every place that another party can fill.
 pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
     let app = app_of(text);
@@ -117,6 +123,7 @@ pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
         ("webhook", webhook(who, &webhook_page(text))),
         ("signing secret", configured_webhook(who, &configured(text, true))),
         ("repeated signing secret", configured_webhook(who, &configured(text, false))),
+        ("find", find(who, &find_page(text))),
         ("settings", settings(who, &settings_page(text))),
         ("new token", new_token(who, &new_token_of(text, Some(text)))),
         ("repeated token", new_token(who, &new_token_of(text, None))),
