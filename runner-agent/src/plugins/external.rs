@@ -123,7 +123,10 @@ impl External {
 /// Returns the parameters of every call. From version 2 on, writes large inputs to a file.
 fn context(work: &Work<'_>, version: u32) -> Result<CallContext, PluginError> {
     let inputs = &work.manifest.inputs;
-    let prepared = work.state.prepare_plugin_dir();
+    let prepared = match work.job.sandbox {
+        Some(_) => work.state.prepare_plugin_dir(),
+        None => work.state.plugin_dir_in_use(),
+    };
     let prepared = prepared.doing(|| "cannot create the directory of the plugin's state".into())?;
     let mut context = CallContext {
         component: work.name.to_owned(),

@@ -4,7 +4,10 @@
 //! records of the runner beside it decide what a later job reads and which file is rescued.
 use std::{fs, io, path::PathBuf};
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, RenameFlags, renameat2},
+};
 
 use super::{ERRORED, IN_PROGRESS, LOCK, NOTHING, RESERVE, RESOLVED, STATE, StateStore, local};
 use crate::data;
@@ -17,6 +20,15 @@ impl StateStore {
     /// Returns the directory in which an external plugin stores its files.
     pub fn plugin_dir(&self) -> PathBuf {
         self.dir.join(PLUGIN)
+    }
+
+    /// Returns the directory in which the plugin keeps its files outside of a sandbox: that of the
+    /// component, as in earlier versions, until a job in a sandbox has moved the files.
+    pub fn plugin_dir_in_use(&self) -> io::Result<PathBuf> {
+        match self.plugin_dir().exists() || self.dir.join(MOVING).exists() {
+            true => self.prepare_plugin_dir(),
+            false => data::directory(&self.dir).map(|()| self.dir.clone()),
+        }
     }
 
     /// Creates the directory of the plugin. An earlier version kept the files of the plugin beside
@@ -38,7 +50,11 @@ impl StateStore {
         // A preflight and a plan can do this at the same time. The directory that the other job uses
         // already must stay.
         let flags = RenameFlags::RENAME_NOREPLACE;
-        unless_done(renameat2(AT_FDCWD, &moving, AT_FDCWD, &dir, flags).map_err(Into::into))?;
+        unless_done(match renameat2(AT_FDCWD, &moving, AT_FDCWD, &dir, flags) {
+            // NFS and some others have no such flag. There, a directory with files stays, too.
+            Err(Errno::EINVAL | Errno::ENOSYS) => fs::rename(&moving, &dir),
+            moved => moved.map_err(Into::into),
+        })?;
         if moving.exists() {
             let _best_effort = fs::remove_dir(&moving);
         }
@@ -47,14 +63,14 @@ impl StateStore {
     }
 }
 
+/// Errors after another job has moved the file or the directory.
+const DONE: [io::ErrorKind; 3] =
+    [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists, io::ErrorKind::DirectoryNotEmpty];
+
 /// Returns no error if another job has moved the file or the directory.
 fn unless_done(moved: io::Result<()>) -> io::Result<()> {
     match moved {
-        Err(error)
-            if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&error.kind()) =>
-        {
-            Ok(())
-        }
+        Err(error) if DONE.contains(&error.kind()) => Ok(()),
         other => other,
     }
 }
@@ -85,6 +101,20 @@ mod tests {
             let kept = fs::read_to_string(store.plugin_dir().join("files.json")).unwrap();
             assert_eq!(kept, "kept");
         }
+    }
+
+    #[test]
+    fn files_stay_until_a_job_runs_in_a_sandbox() {
+        let root = tempfile::tempdir().unwrap();
+        let store = StateStore::new(root.path(), "web");
+        assert_eq!(store.plugin_dir_in_use().unwrap(), store.dir());
+        fs::write(store.dir().join("files.json"), "kept").unwrap();
+        assert_eq!(store.plugin_dir_in_use().unwrap(), store.dir());
+        assert!(store.dir().join("files.json").is_file());
+        // A later job without a sandbox finds what a job in a sandbox has moved.
+        let moved = store.prepare_plugin_dir().unwrap();
+        assert_eq!(store.plugin_dir_in_use().unwrap(), moved);
+        assert!(moved.join("files.json").is_file());
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Every page for every role in every state: well-formed, with one heading and unique landmarks.
+use schemas::control::audit::EventsQuery;
+
 use super::*;
 
 /// Elements without an end tag.
@@ -49,11 +51,19 @@ fn empty(role: &str) -> Vec<(&'static str, Markup)> {
         ("job", super::super::job(&who, &job, &LogPage::default())),
         ("apps", apps(&who, &Page { items: vec![], next: None })),
         ("app", app(&who, &app_page)),
-        ("runners", runners(&who, &Page { items: vec![], next: None })),
+        ("runners", runners(&who, &runners_with(vec![]))),
         ("webhooks", webhooks(&who, &Page { items: vec![], next: None })),
         ("find", find(&who, &FindPage { text: "zz".into(), ..FindPage::default() })),
-        ("audit", audit(&who, &EventsQuery::default(), &events)),
+        ("audit", audit(&who, &audit_with(events))),
     ]
+}
+
+fn runners_with(items: Vec<Runner>) -> RunnersPage {
+    RunnersPage { runners: Page { items, next: None }, revoked: None }
+}
+
+fn audit_with(events: Events) -> AuditPage {
+    AuditPage { query: EventsQuery::default(), from: None, until: None, events }
 }
 
 /// Lists with this many rows. The API returns at most 200 at a time.
@@ -75,8 +85,8 @@ fn long(role: &str, rows: usize) -> Vec<(&'static str, Markup)> {
             ),
         ),
         ("apps", apps(&who, &Page { items: vec![app_of("plain"); rows], next: None })),
-        ("runners", runners(&who, &Page { items: vec![runner_of("plain"); rows], next: None })),
-        ("audit", audit(&who, &EventsQuery::default(), &events)),
+        ("runners", runners(&who, &runners_with(vec![runner_of("plain"); rows]))),
+        ("audit", audit(&who, &audit_with(events))),
         ("job", super::super::job(&who, &job_of("plain"), &log)),
     ]
 }

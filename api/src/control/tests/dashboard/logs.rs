@@ -25,7 +25,8 @@ async fn started_job(started: &Started, install: domain::ids::InstallId) -> (Job
     };
     let (runner, session) = (RunnerId(Ulid::new()), SessionId(Ulid::new()));
     let claim = JobCommand::Claim { execution, runner, session, claim_id: "c".into() };
-    let report = JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None };
+    let report = Report::Started { isolation: None };
+    let report = JobCommand::Report { execution, seq: 1, report, signed: None };
     append_commands(app, job, vec![JobCommand::Queue(work), claim, report]).await;
     (job, execution)
 }
