@@ -387,7 +387,7 @@ async fn a_component_without_resources_needs_no_state() {
     inputs["present"] = json!(true);
     let plan = fixture.plan(inputs.clone()).await;
     fixture.apply(inputs.clone(), &plan.digest).await;
-    fs::remove_file(fixture.runner.at("state").join("web/plugin/files.json")).unwrap();
+    fs::remove_file(fixture.runner.at("state").join("web/files.json")).unwrap();
     let (result, _) = fixture.runner.job(&fixture.spec(JobKind::Plan, inputs, None)).await;
     assert!(matches!(result, Err(PluginError::Refused(_))), "{result:?}");
 }
