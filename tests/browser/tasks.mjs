@@ -48,11 +48,6 @@ export async function tasks({ page, base, api, check, test, until, approveUntil,
     await page.locator("#log .record").first().waitFor();
   });
 
-  await task("who approved a change", 4, async (act) => {
-    await act(page.getByRole("region", { name: "Newest runs" }).getByRole("link", { name: "input update" }).last());
-    await page.getByText(/approved by/).first().waitFor();
-  });
-
   const { position } = (await api("GET", "/v1/audit/events?type=install.created&limit=1")).items[0];
   await task("an install as it was", 4, async (act) => {
     await act(section("Installs"));
