@@ -20,8 +20,9 @@ use crate::{
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     images::{ImageSettings, record_registry},
+    isolation::{self, Trial},
     keys::Keys,
-    policy::{self, Choice, publishers},
+    policy::{self, Choice, Policy, publishers},
     seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
@@ -113,7 +114,11 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
-        policy::resume(data, choice)?;
+        policy::resume(data, choice, run.isolation.map(Into::into))?;
+        match isolation::check(&Policy::current(data)?, stored.mode, &Trial::of(data)).await {
+            Ok(has_network) => warn_about_credentials(has_network),
+            Err(why) => warn!(%why, "This runner refuses jobs"),
+        }
         if let Some(server) = &run.server {
             stored.server.clone_from(server);
         }
@@ -151,12 +156,29 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
             .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
+    let level = run.isolation.map(Into::into);
+    // The token enrols one runner once, so a runner that would refuse its jobs does not use it.
+    if let Some(policy) = policy::preview(data, choice.as_ref(), level)? {
+        let trial = Trial::of(data);
+        let checked = isolation::check(&policy, mode, &trial).await;
+        warn_about_credentials(checked.context("cannot enrol: this runner would refuse jobs")?);
+        if mode == RunnerMode::Install && isolation::is_recommended(&policy, &trial).await {
+            info!("{}", isolation::RECOMMENDATION);
+        }
+    }
     open_install_keys(data, keys, mode, false)?;
-    policy::begin(data, choice)?;
+    policy::begin(data, choice, level)?;
     publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
+}
+
+/// Warns that jobs in a sandbox have no credentials of the host.
+fn warn_about_credentials(has_network: bool) {
+    if has_network {
+        warn!("{}", isolation::WITHOUT_CREDENTIALS);
+    }
 }
 
 /// Opens the keys of the install, or creates them. A build runner has none.

@@ -43,6 +43,7 @@ mod preflight;
 #[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;
+mod sandbox;
 mod secrets;
 mod sensitive_values;
 mod state_decision;
