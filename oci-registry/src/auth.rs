@@ -12,9 +12,8 @@ use domain::image::DOCKER_HUB;
 use reqwest::{Response, Url, header::HeaderValue};
 use serde::Deserialize;
 use tokio::time::timeout;
-use zeroize::Zeroizing;
 
-use super::RegistryError;
+use super::{Endpoint, RegistryError};
 
 /// Longest response of a token server, in bytes.
 const MAX_TOKEN_RESPONSE: usize = 1 << 20;
@@ -74,11 +73,11 @@ impl Auth {
     /// Obtains the header that a response with status 401 requires. Returns false if there is none.
     pub(crate) async fn answer(
         &self,
-        http: &reqwest::Client,
-        (host, login): (&str, &Option<(String, Zeroizing<String>)>),
+        endpoint: &Endpoint,
         scope: &Scope,
         refused: &Response,
     ) -> Result<bool, RegistryError> {
+        let host = endpoint.host();
         if matches!(self, Auth::Job(_)) {
             return Ok(false);
         }
@@ -87,7 +86,7 @@ impl Auth {
         let Some(challenge) = challenges.filter_map(Challenge::parse).next() else {
             return Ok(false);
         };
-        let login = login.as_ref().map(|(user, password)| {
+        let login = endpoint.login.as_ref().map(|(user, password)| {
             DockerCredential::UsernamePassword(user.clone(), password.as_str().to_owned())
         });
         let credential = credential(host).await?.or(login);
@@ -99,7 +98,7 @@ impl Auth {
             },
             Challenge::Bearer { realm, service } => {
                 let request = TokenRequest { realm, service, scope };
-                bearer(&request.send(http, (host, refused.url()), credential).await?)
+                bearer(&request.send(endpoint, refused.url(), credential).await?)
             }
         };
         let invalid = |_| RegistryError::Credentials {
@@ -208,20 +207,20 @@ struct TokenResponse {
 impl TokenRequest<'_> {
     async fn send(
         &self,
-        http: &reqwest::Client,
-        (host, registry): (&str, &Url),
+        endpoint: &Endpoint,
+        registry: &Url,
         credential: Option<DockerCredential>,
     ) -> Result<String, RegistryError> {
-        let invalid = |why: &str| RegistryError::Invalid {
-            host: host.to_owned(),
-            what: "the address of the token server".into(),
-            why: why.to_owned(),
-        };
+        let host = endpoint.host();
+        let invalid =
+            |why: &str| endpoint.invalid("the address of the token server", why.to_owned());
         let mut url = Url::parse(&self.realm).map_err(|error| invalid(&error.to_string()))?;
         // A registry with TLS must not send its credential over an unencrypted connection.
         if url.scheme() != "https" && url.scheme() != registry.scheme() {
             return Err(invalid("its scheme is not https"));
         }
+        let http = endpoint.client(&url);
+        let http = http.ok_or_else(|| invalid("it is not a public address"))?;
         let scopes = self.scope.0.iter().map(|scope| ("scope", scope.as_str()));
         let service = self.service.iter().map(|service| ("service", service.as_str()));
         let parameters: Vec<_> = service.chain(scopes).collect();
@@ -242,7 +241,7 @@ impl TokenRequest<'_> {
                 }
             }
         };
-        let unreachable = |why: String| RegistryError::Unreachable { host: host.to_owned(), why };
+        let unreachable = |why: String| endpoint.unreachable(why);
         let mut response = match timeout(TIMEOUT, request.send()).await {
             Ok(sent) => sent.map_err(|error| {
                 unreachable(format!("its token server: {}", super::response::reason(&error)))

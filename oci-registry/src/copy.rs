@@ -122,6 +122,21 @@ impl Target {
         }
     }
 
+    /// Gives the image a tag in a registry. A layout has no tags.
+    ///
+    /// # Errors
+    /// The registry is unreachable or refuses the request, for example a change of an immutable tag.
+    pub async fn tag(&self, tag: &str, tree: &Tree) -> Result<(), RegistryError> {
+        let (Target::Registry { endpoint, name, .. }, Some(image)) = (self, tree.documents.last())
+        else {
+            return Ok(());
+        };
+        if endpoint.find(name, tag).await?.as_ref() == Some(&image.digest) {
+            return Ok(());
+        }
+        put(endpoint, name, tag, image).await
+    }
+
     async fn receive(
         &self,
         source: &Source,
@@ -174,10 +189,8 @@ impl Target {
                         put(endpoint, name, &reference, document).await?;
                     }
                 }
-                if let (Some(tag), Some(image)) = (tag, tree.documents.last())
-                    && endpoint.find(name, tag).await?.as_ref() != Some(&image.digest)
-                {
-                    put(endpoint, name, tag, image).await?;
+                if let Some(tag) = tag {
+                    self.tag(tag, tree).await?;
                 }
             }
             Target::Layout { layout, repository, .. } => {

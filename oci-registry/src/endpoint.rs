@@ -35,10 +35,19 @@ pub struct Endpoint {
     pub(crate) host: String,
     pub(crate) auth: Auth,
     /// User and password, if Docker's config.json has no credential.
-    login: Option<(String, Zeroizing<String>)>,
+    pub(crate) login: Option<(String, Zeroizing<String>)>,
     pub(crate) patience: Option<Duration>,
     observer: Option<Observer>,
     pub(crate) idle_timeout: Duration,
+    /// Access to addresses that the registry refers to. `None` means as to the registry itself.
+    referred: Option<Referred>,
+}
+
+/// Access to addresses that a registry refers to: its storage, by a redirect, and its token server.
+pub struct Referred {
+    pub http: reqwest::Client,
+    /// Returns false for an address that must not be reached.
+    pub permits: fn(&Url) -> bool,
 }
 
 impl Endpoint {
@@ -68,6 +77,7 @@ impl Endpoint {
             patience: None,
             observer: None,
             idle_timeout,
+            referred: None,
         })
     }
 
@@ -90,16 +100,8 @@ impl Endpoint {
     /// The URL is invalid, or the HTTP client cannot be created.
     pub fn new(host: &str, base: &str) -> Result<Endpoint, RegistryError> {
         let unusable = |why: String| RegistryError::Unreachable { host: host.to_owned(), why };
-        // A second call fails, because the first one installed the same provider.
-        let _already = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("stead/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(10))
-            .redirect(reqwest::redirect::Policy::none())
-            .http1_only()
-            .build();
         Ok(Endpoint {
-            http: http.map_err(|error| unusable(reason(&error)))?,
+            http: client().build().map_err(|error| unusable(reason(&error)))?,
             base: Url::parse(base).map_err(|error| unusable(error.to_string()))?,
             host: host.to_owned(),
             auth: Auth::Challenge(Mutex::new(HashMap::new())),
@@ -107,6 +109,7 @@ impl Endpoint {
             patience: Some(PATIENCE),
             observer: None,
             idle_timeout: IDLE_TIMEOUT,
+            referred: None,
         })
     }
 
@@ -122,6 +125,12 @@ impl Endpoint {
     #[must_use]
     pub fn with_login(self, login: (String, Zeroizing<String>)) -> Endpoint {
         Endpoint { login: Some(login), ..self }
+    }
+
+    /// Limits the addresses that the registry may refer to.
+    #[must_use]
+    pub fn with_referred(self, referred: Referred) -> Endpoint {
+        Endpoint { referred: Some(referred), ..self }
     }
 
     /// Limits the time without progress, and the time without data in one request.
@@ -161,7 +170,17 @@ impl Endpoint {
     pub(crate) fn location(&self, response: &Response) -> Option<Url> {
         let location = response.headers().get(header::LOCATION)?.to_str().ok()?;
         let url = response.url().join(location).ok()?;
-        may_follow(response.url(), &url).then_some(url)
+        (may_follow(response.url(), &url) && self.client(&url).is_some()).then_some(url)
+    }
+
+    /// Returns the client for a URL. `None` if the registry may not refer to it.
+    pub(crate) fn client(&self, url: &Url) -> Option<&reqwest::Client> {
+        match &self.referred {
+            Some(referred) if !self.is_own(url) => {
+                (referred.permits)(url).then_some(&referred.http)
+            }
+            Some(_) | None => Some(&self.http),
+        }
     }
 
     /// Returns true for an address of the registry itself.
@@ -188,8 +207,7 @@ impl Endpoint {
                         && self.is_own(refused.url()) =>
                 {
                     has_answered = true;
-                    let registry = (self.host.as_str(), &self.login);
-                    if !self.auth.answer(&self.http, registry, scope, &refused).await? {
+                    if !self.auth.answer(self, scope, &refused).await? {
                         return Ok(refused);
                     }
                 }
@@ -237,7 +255,9 @@ impl Endpoint {
         {
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
-        match timeout(limit, self.http.execute(request)).await {
+        let why = "it refers to an address that is not allowed";
+        let http = self.client(request.url()).ok_or_else(|| self.unreachable(why.into()))?;
+        match timeout(limit, http.execute(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(self.unreachable(reason(&error))),
             Err(_) => {
@@ -282,6 +302,17 @@ impl Endpoint {
     pub(crate) fn unreachable(&self, why: String) -> RegistryError {
         RegistryError::Unreachable { host: self.host.clone(), why }
     }
+}
+
+/// Returns a client that follows no redirects by itself.
+pub fn client() -> reqwest::ClientBuilder {
+    // A second call fails, because the first one installed the same provider.
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("stead/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(10))
+        .redirect(reqwest::redirect::Policy::none())
+        .http1_only()
 }
 
 /// Returns true if a registry may refer to this address: never from TLS to an unencrypted

@@ -35,6 +35,57 @@ impl Location {
     }
 }
 
+/// Registry of a vendor. Its prefix confines the repositories that a build can push to:
+/// `PREFIX/APP/COMPONENT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VendorLocation(Location);
+
+impl VendorLocation {
+    pub fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// Returns true if the owner of a build runner chose this registry.
+    pub fn is(&self, chosen: &Location) -> bool {
+        self.0 == *chosen
+    }
+
+    /// Returns the repository of a component, without the host.
+    ///
+    /// # Errors
+    /// The name is not `APP/COMPONENT`, or a registry does not allow it. Upper case is not converted:
+    /// the components `Web` and `web` would share a repository.
+    pub fn name(&self, repository: &str) -> Result<String, String> {
+        let name = format!("{}/{repository}", self.0.prefix);
+        if repository.split('/').count() != 2 || !is_repository(&name) {
+            return Err(format!(
+                "{repository:?} cannot be a repository of a registry; rename the app or the component: lower-case letters and digits, separated by `-`, `_` or `.`"
+            ));
+        }
+        Ok(name)
+    }
+}
+
+impl FromStr for VendorLocation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<VendorLocation, String> {
+        let location: Location = text.parse()?;
+        if location.prefix.is_empty() {
+            return Err(format!(
+                "write {location}/PREFIX: the prefix limits what builds can change"
+            ));
+        }
+        Ok(VendorLocation(location))
+    }
+}
+
+impl fmt::Display for VendorLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl FromStr for Location {
     type Err = String;
 
@@ -68,12 +119,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_registry_of_a_vendor_has_one_repository_per_component_below_its_prefix() {
+        let registry: VendorLocation = "oci://host.example/acme".parse().unwrap();
+        assert_eq!(registry.name("shop/web").unwrap(), "acme/shop/web");
+        for other in ["web", "shop/Web", "a/b/c", "../other", "shop/", "/web", "shop/-web", ""] {
+            assert!(registry.name(other).is_err(), "{other}");
+        }
+        for without_prefix in ["oci://host.example", "oci://host.example/"] {
+            let error = without_prefix.parse::<VendorLocation>().unwrap_err();
+            assert!(error.contains("write oci://host.example/PREFIX"), "{error}");
+        }
+        assert!(registry.is(&"oci://host.example/acme/".parse().unwrap()));
+        assert!(!registry.is(&"oci://host.example".parse().unwrap()));
+    }
+
+    #[test]
     fn a_registry_has_a_repository_for_each_component() {
         let registry: Location = "oci://127.0.0.1:5000/acme/shop/".parse().unwrap();
         assert_eq!(registry.host, "127.0.0.1:5000");
         assert_eq!(registry.to_string(), "oci://127.0.0.1:5000/acme/shop");
         assert_eq!(registry.name("img_Web").unwrap(), "acme/shop/img_web");
-        assert_eq!(registry.name("shop/Store").unwrap(), "acme/shop/shop/store");
         let plain: Location = "oci://host.example".parse().unwrap();
         assert_eq!(
             (plain.name("web").unwrap(), plain.to_string()),

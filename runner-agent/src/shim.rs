@@ -295,7 +295,7 @@ async fn context(
         env,
         git_env: order.git_env.clone(),
         kubeconfig_allows: order.kubeconfig_allows.clone(),
-background,
+        background,
         sandbox,
         cancel: watch.cancel.clone(),
         registry: Registry {

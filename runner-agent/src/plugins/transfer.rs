@@ -4,8 +4,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use domain::digest::Digest;
 use oci_layout::{ArtifactManifest, EMPTY, Layout};
-use oci_registry::{Endpoint, Location, Progress, RegistryError, Source, Target, Tree, copy};
-use tokio::time::MissedTickBehavior;
+use oci_registry::{Endpoint, Progress, RegistryError, Source, Target, Tree, VendorLocation, copy};
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::{
     cluster::registry_login::CloudRegistry,
@@ -17,6 +17,8 @@ use crate::{artifacts, images::RegistryChoice};
 
 /// Interval of the lines about the progress of a copy.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// Longest time for another tag. The artifact is complete without it.
+const OTHER_TAG: Duration = Duration::from_secs(60);
 /// Number of digits of a digest in a tag.
 pub(super) const TAG_DIGITS: usize = 12;
 
@@ -25,7 +27,7 @@ pub(super) enum BuildRegistry {
     /// Registry of the server.
     Server,
     /// Registry of the vendor, which both the manifest and the option of this runner name.
-    Vendor(Location),
+    Vendor(VendorLocation),
 }
 
 impl BuildRegistry {
@@ -42,9 +44,9 @@ impl BuildRegistry {
     fn allowed(named: Option<&str>, choice: &RegistryChoice) -> Result<BuildRegistry, String> {
         let Some(named) = named else { return Ok(BuildRegistry::Server) };
         let refused = |why: String| format!("cannot push the artifact to {named}: {why}");
-        let location: Location = named.parse().map_err(refused)?;
+        let location: VendorLocation = named.parse().map_err(refused)?;
         match choice {
-            RegistryChoice::Registry(own) if *own == location => {
+            RegistryChoice::Registry(own) if location.is(own) => {
                 Ok(BuildRegistry::Vendor(location))
             }
             RegistryChoice::Registry(own) => Err(refused(format!(
@@ -68,12 +70,14 @@ impl BuildRegistry {
         let (endpoint, name, tag) = match self {
             BuildRegistry::Server => (server(work)?, repository.to_owned(), None),
             BuildRegistry::Vendor(location) => {
-                let name = location.name(repository).map_err(PluginError::Refused)?;
-                let endpoint = Endpoint::of_host(&location.host).map_err(registry_error)?;
+                let refused =
+                    |why| PluginError::Refused(format!("cannot push the artifact: {why}"));
+                let name = location.name(repository).map_err(refused)?;
+                let endpoint = Endpoint::of_host(location.host()).map_err(registry_error)?;
                 let endpoint = logged_in(endpoint, work, sink).await?;
                 let observer = work.job.registry.observer.clone();
                 let endpoint = endpoint.without_limit().with_observer(observer);
-                let line = format!("pushing to {}/{name}", location.host);
+                let line = format!("pushing to {}/{name}", location.host());
                 sink.line(Stream::Runner, line.as_bytes());
                 (Arc::new(endpoint), name, Some(format!("build-{}", digits(artifact))))
             }
@@ -106,18 +110,29 @@ pub(super) async fn push(
         BuildRegistry::Vendor(_) => {
             layout.put(EMPTY).map_err(layout_error)?;
             let tree = Tree::of_manifest(manifest).map_err(registry_error)?;
-            let mut target = registry.target(work, repository, &tree.digest, sink).await?;
+            let target = registry.target(work, repository, &tree.digest, sink).await?;
             let source = Source::Layout(layout.clone());
             transfer(work, &source, &target, &tree, sink).await?;
             if let Some(other) = tag {
-                if let Target::Registry { tag, .. } = &mut target {
-                    *tag = Some(other);
+                let tagging = async { Ok(tagged(&target, &other, &tree).await) };
+                if let Err(why) = or_cancelled(work, tagging).await? {
+                    let line = format!(
+                        "warning: the tag {other} does not name this artifact: {why}; a deploy does not use the tag"
+                    );
+                    sink.line(Stream::Runner, line.as_bytes());
                 }
-                let progress = Arc::default();
-                or_cancelled(work, copy(&source, &target, &tree, &progress)).await?;
             }
             Ok((tree.digest.clone(), tree.size()))
         }
+    }
+}
+
+/// Gives an artifact another tag. A registry with immutable tags refuses that for a second build of
+/// a version, which must not fail the build.
+async fn tagged(target: &Target, tag: &str, tree: &Tree) -> Result<(), String> {
+    match timeout(OTHER_TAG, target.tag(tag, tree)).await {
+        Ok(tagged) => tagged.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the registry did not respond within {} s", OTHER_TAG.as_secs())),
     }
 }
 
@@ -241,5 +256,8 @@ mod tests {
             assert!(error.contains("--registry oci://127.0.0.1:5000/acme"), "{error}");
         }
         assert!(allowed(Some("https://a/b"), choice("oci://a/b")).is_err());
+        // Without a prefix, a server could move tags in every repository of the registry.
+        let error = allowed(Some("oci://a"), choice("oci://a")).err().unwrap();
+        assert!(error.contains("write oci://a/PREFIX"), "{error}");
     }
 }
