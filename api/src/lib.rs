@@ -34,6 +34,7 @@ mod ops;
 pub mod postgres;
 mod problem;
 mod queries;
+mod reach;
 mod reactions;
 mod registry;
 mod rejection;
@@ -57,11 +58,11 @@ pub use execute::Call;
 pub use ids::new_ulid;
 pub use listen::Certificate;
 pub use logs::days as job_log_days;
-pub use oci_registry::Location as RegistryLocation;
+pub use oci_registry::VendorLocation as RegistryLocation;
+pub use reach::Reachable;
 pub use reactions::policies::CONSUMER as POLICIES_CONSUMER;
 pub use state::App;
 pub use state_versions::DEFAULT_QUOTA as DEFAULT_STATE_QUOTA;
 pub use usecases::{
     enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
 };
-pub use webhooks::Reachable;

@@ -22,10 +22,11 @@ use crate::{
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    reach::Reachable,
     registry::{Manifests, Registry},
     state_versions::Uploads,
     tasks::Tasks,
-    webhooks::{self, Reachable},
+    webhooks,
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
@@ -102,7 +103,7 @@ pub struct Config {
     /// pins. Empty until this server has published a plugin with this key.
     pub plugin_publisher: OnceLock<String>,
     /// Registry of the vendor, to which builds push. `None` means the registry of the server.
-    pub registry: Option<oci_registry::Location>,
+    pub registry: Option<oci_registry::VendorLocation>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "metrics",
             "postgres",
             "problem",
+            "reach",
             "tasks",
         ],
     ),

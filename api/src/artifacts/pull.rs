@@ -1,6 +1,7 @@
 //! Downloads from the registry.
 use axum::{
     Json,
+    body::Body,
     extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -16,10 +17,12 @@ use super::{
 use crate::{
     extract::Path,
     problem::Problem,
-    registry::{FoundBlob, Repository},
+    registry::{FoundBlob, Repository, Wanted},
     state::App,
 };
 
+/// Media type of a blob.
+const OCTETS: &str = "application/octet-stream";
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// Confirms that this is a registry and that the token is valid.
@@ -39,7 +42,7 @@ pub(super) async fn manifest(
     let (repository, digest) = parse_path(&name, &component, &reference)?;
     let plugin = plugin_of(&app, &permit, &repository).await?;
     if plugin.as_ref().is_some_and(|plugin| plugin.digest == digest) {
-        return send(&app, &repository, &digest, MediaType::ImageIndex.as_ref()).await;
+        return send(&app, &permit, (&repository, &digest), MediaType::ImageIndex.as_ref()).await;
     }
     let mut named = permit.images(&repository).any(|known| *known == digest)
         || plugin.is_some_and(|plugin| plugin.index.lists(&digest));
@@ -52,10 +55,16 @@ pub(super) async fn manifest(
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
-    let Some(document) = app.registry.document(&repository, &digest).await? else {
+    // A push to the server must not depend on the registry of the vendor: the server can have got one
+    // after the order of the build.
+    let document = match named {
+        true => app.registry.document(&repository, &digest).await?,
+        false => app.registry.stored_document(&repository, &digest).await?,
+    };
+    let Some(document) = document else {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     };
-    send(&app, &repository, &digest, document.media_type().as_ref()).await
+    send(&app, &permit, (&repository, &digest), document.media_type().as_ref()).await
 }
 
 /// Returns a blob that one of the job's image manifests or its plugin references, or the source of
@@ -74,8 +83,12 @@ pub(super) async fn blob(
     if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }
+    let missing = || not_found(format!("blob {digest} in {repository}"));
     // A client checks for existing blobs before it pushes.
-    let pushed = method == Method::HEAD && permit.pushes_to(&repository);
+    if method == Method::HEAD && permit.pushes_to(&repository) {
+        let length = app.registry.size(&repository, &digest).await.ok_or_else(missing)?;
+        return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
+    }
     let mut size = None;
     let listed = lists(&app, &permit, &repository).await?;
     let listed = listed.iter().flat_map(|list| list.images()).map(|image| &image.blob.digest);
@@ -89,12 +102,16 @@ pub(super) async fn blob(
             size = Some(blob.size);
         }
     }
-    if size.is_none() && !pushed {
-        return Err(not_found(format!("blob {digest} in {repository}")).into());
+    let size = size.ok_or_else(missing)?;
+    if method == Method::HEAD {
+        let length = app.registry.size_of(&repository, &digest, size).await.ok_or_else(missing)?;
+        return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
     }
     let from = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).and_then(offset);
-    let part = (size, from.unwrap_or(0));
-    send_from(&app, &repository, &digest, "application/octet-stream", part).await
+    let from = from.unwrap_or(0);
+    let wanted = Wanted { runner: permit.runner, size: Some(size), from };
+    let found = app.registry.read(&repository, &digest, wanted).await?;
+    respond(&digest, OCTETS, found.ok_or_else(missing)?)
 }
 
 /// Returns the offset of a range `bytes=N-`. Other ranges are ignored, as HTTP allows.
@@ -147,26 +164,20 @@ async fn source(app: &App, digest: &Digest) -> Result<Response, RegistryProblem>
     Ok(([kind, (CONTENT_DIGEST, digest.to_string())], bytes).into_response())
 }
 
+/// Sends a document.
 async fn send(
     app: &App,
-    repository: &Repository,
-    digest: &Digest,
+    permit: &Permit,
+    (repository, digest): (&Repository, &Digest),
     kind: &str,
 ) -> Result<Response, RegistryProblem> {
-    send_from(app, repository, digest, kind, (None, 0)).await
+    let wanted = Wanted { runner: permit.runner, size: None, from: 0 };
+    let found = app.registry.read(repository, digest, wanted).await?;
+    let missing = || not_found(format!("manifest {digest} in {repository}"));
+    respond(digest, kind, found.ok_or_else(missing)?)
 }
 
-/// Sends a blob, from an offset if the offset is within the blob. `part` has the size that its
-/// manifest states, and the offset.
-async fn send_from(
-    app: &App,
-    repository: &Repository,
-    digest: &Digest,
-    kind: &str,
-    part: (Option<u64>, u64),
-) -> Result<Response, RegistryProblem> {
-    let found = app.registry.read(repository, digest, part).await?;
-    let found = found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
+fn respond(digest: &Digest, kind: &str, found: FoundBlob) -> Result<Response, RegistryProblem> {
     let FoundBlob { length, from, body } = found;
     let mut headers = HeaderMap::new();
     let mut set = |name: HeaderName, value: &str| -> Result<(), RegistryProblem> {

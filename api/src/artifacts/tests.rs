@@ -12,6 +12,8 @@ use schemas::manifest::{ArtifactRef, PluginArtifact};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
+mod vendor;
+
 use crate::{
     execute::Call,
     server::testing::{ClaimedJob, Started, append_commands, build_inputs, manifest},

@@ -1,57 +1,95 @@
 //! Registry of the vendor: build runners push artifacts there, and the server reads them by digest.
+mod damage;
+mod download;
+#[cfg(test)]
+pub(crate) mod fake;
+mod former;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use bytes::Bytes;
-use domain::digest::Digest;
-use futures::{Stream, StreamExt as _, stream};
-use oci_layout::{Blob, Document};
-use oci_registry::{BlobReader, Endpoint, Location, Received, RegistryError};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use domain::{digest::Digest, image::MAX_PLATFORMS};
+use oci_layout::Document;
+use oci_registry::{Endpoint, Received, Referred, RegistryError, VendorLocation};
+use tokio::{sync::Semaphore, time::timeout};
 use tracing::warn;
 
+use self::{damage::Damage, download::Downloads};
 use super::Repository;
-use crate::problem::{Code, Problem};
+use crate::{
+    problem::{Code, Problem},
+    reach::{GuardedResolver, Reachable},
+};
 
-/// Maximum number of concurrent reads.
-const READS: usize = 256;
+pub(super) use self::former::record;
+
+/// Maximum number of concurrent reads of documents. Downloads have permits of their own: slow
+/// receivers must not delay the checks of builds.
+const DOCUMENT_READS: usize = 64;
 /// Longest time without progress. Runners repeat a failed request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest time without data in one request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest time until the first bytes. Shorter than the time after which a runner repeats a request.
-const FIRST_BYTES: Duration = Duration::from_secs(45);
 /// Maximum number of bytes of cached documents. Documents never change.
 const MAX_CACHED: usize = 64 << 20;
-/// Time after which a blob with other bytes is read again. Its registry may have been repaired.
-const DAMAGED_FOR: Duration = Duration::from_secs(60);
-/// Maximum number of remembered blobs with other bytes.
-const MAX_DAMAGED: usize = 1_024;
 
 /// Registry of the vendor.
 pub(super) struct VendorRegistry {
-    location: Location,
+    location: VendorLocation,
     endpoint: Endpoint,
-    reads: Arc<Semaphore>,
-    documents: Mutex<HashMap<Digest, Arc<Received>>>,
-    /// Blobs whose bytes had another digest. A stream detects that only at its end, so the next
-    /// request reports it.
-    damaged: Mutex<HashMap<Digest, Instant>>,
+    document_reads: Semaphore,
+    /// Documents by repository and digest. A digest that another repository has is not found.
+    documents: Mutex<HashMap<(String, Digest), Arc<Received>>>,
+    downloads: Downloads,
+    damage: Damage,
+    times: Times,
+}
+
+/// Longest times of one request of a runner.
+struct Times {
+    /// Until the first bytes, or until all documents of an artifact are read. Shorter than the time
+    /// after which a runner repeats a request.
+    response: Duration,
+    /// Until the receiver of a download takes the next bytes. A longer one would keep the connection
+    /// to the registry and the permit.
+    stalled: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { response: Duration::from_secs(45), stalled: Duration::from_secs(30) }
+    }
 }
 
 impl VendorRegistry {
-    pub(super) fn new(location: Location) -> Result<VendorRegistry, RegistryError> {
-        let endpoint = Endpoint::of_host(&location.host)?.with_timeouts(PATIENCE, IDLE_TIMEOUT);
-        let (documents, damaged) = (Mutex::default(), Mutex::default());
-        let reads = Arc::new(Semaphore::new(READS));
-        Ok(VendorRegistry { location, endpoint, reads, documents, damaged })
+    pub(super) fn new(
+        location: VendorLocation,
+        reachable: Reachable,
+    ) -> Result<VendorRegistry, RegistryError> {
+        let endpoint = Endpoint::of_host(location.host())?.with_timeouts(PATIENCE, IDLE_TIMEOUT);
+        Ok(VendorRegistry {
+            endpoint: match reachable {
+                Reachable::Public => endpoint.with_referred(public_only(&location)?),
+                Reachable::All => endpoint,
+            },
+            location,
+            document_reads: Semaphore::new(DOCUMENT_READS),
+            documents: Mutex::default(),
+            downloads: Downloads::default(),
+            damage: Damage::default(),
+            times: Times::default(),
+        })
+    }
+
+    /// Returns true if builds can push to this repository.
+    pub(super) fn can_have(&self, repository: &Repository) -> bool {
+        self.location.name(&repository.to_string()).is_ok()
     }
 
     /// Reads a manifest or an index, and verifies its digest.
@@ -60,13 +98,13 @@ impl VendorRegistry {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Arc<Received>, RegistryError> {
-        if let Some(known) = self.documents().get(digest) {
+        let key = (self.name(repository)?, digest.clone());
+        if let Some(known) = self.documents().get(&key) {
             return Ok(Arc::clone(known));
         }
-        let name = self.name(repository)?;
         let reading = async {
-            let _permit = self.permit().await?;
-            self.endpoint.document(&name, &digest.to_string()).await
+            let _permit = acquired(self.document_reads.acquire().await)?;
+            self.endpoint.document(&key.0, &digest.to_string()).await
         };
         let received = Arc::new(self.in_time(reading).await?);
         let mut documents = self.documents();
@@ -74,7 +112,7 @@ impl VendorRegistry {
         if cached + received.bytes.len() > MAX_CACHED {
             documents.clear();
         }
-        documents.insert(digest.clone(), Arc::clone(&received));
+        documents.insert(key, Arc::clone(&received));
         Ok(received)
     }
 
@@ -84,114 +122,68 @@ impl VendorRegistry {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<u64, RegistryError> {
-        let top = self.document(repository, digest).await?;
-        let mut size = top.bytes.len() as u64;
-        for blob in top.document.blobs() {
-            size = size.saturating_add(blob.size);
-        }
-        if let Document::List(list) = &top.document {
+        self.in_time(async {
+            let top = self.document(repository, digest).await?;
+            let mut size = top.bytes.len() as u64;
+            for blob in top.document.blobs() {
+                size = size.saturating_add(blob.size);
+            }
+            let Document::List(list) = &top.document else { return Ok(size) };
+            if list.images().len() > MAX_PLATFORMS {
+                let why = format!("it has more than {MAX_PLATFORMS} images");
+                return Err(self.invalid(digest.to_string(), why));
+            }
             for image in list.images() {
                 let manifest = self.document(repository, &image.blob.digest).await?;
                 let blobs = manifest.document.blobs().map(|blob| blob.size);
                 size = blobs.fold(size, u64::saturating_add);
             }
-        }
-        Ok(size)
-    }
-
-    /// Reads a blob from an offset. Waits for the first bytes, so that an unavailable registry is a
-    /// problem of the request. A read from the beginning ends without the last bytes if the blob has
-    /// another digest. The receiver verifies a read from an offset.
-    pub(super) async fn blob(
-        self: &Arc<Self>,
-        repository: &Repository,
-        blob: Blob,
-        from: u64,
-    ) -> Result<impl Stream<Item = Result<Bytes, RegistryError>> + Send + use<>, RegistryError>
-    {
-        let known = self.damaged().get(&blob.digest).copied();
-        if known.is_some_and(|known| known.elapsed() < DAMAGED_FOR) {
-            let host = self.location.host.clone();
-            return Err(RegistryError::WrongDigest { host, digest: blob.digest });
-        }
-        let name = self.name(repository)?;
-        let reading = async {
-            let permit = self.permit().await?;
-            let mut rest = Box::pin(Arc::clone(self).stream(name, blob, from, permit));
-            let first = rest.next().await.transpose()?;
-            Ok(stream::iter(first.map(Ok)).chain(rest))
-        };
-        self.in_time(reading).await
-    }
-
-    fn stream(
-        self: Arc<Self>,
-        name: String,
-        blob: Blob,
-        from: u64,
-        permit: OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<Bytes, RegistryError>> + Send {
-        let registry = self;
-        async_stream::try_stream! {
-            let _permit = permit;
-            let mut reader = BlobReader::new(&registry.endpoint, &name, &blob);
-            reader.seek(from);
-            let mut last: Option<Bytes> = None;
-            loop {
-                let next = reader.next().await;
-                if let Err(RegistryError::WrongDigest { digest, .. }) = &next {
-                    warn!(%digest, registry = %registry.location, "Blob in the registry has another digest");
-                    registry.record_damaged(digest);
-                }
-                let Some(chunk) = next? else { break };
-                if let Some(earlier) = last.replace(chunk) {
-                    yield earlier;
-                }
-            }
-            if let Some(last) = last {
-                yield last;
-            }
-        }
-    }
-
-    fn record_damaged(&self, digest: &Digest) {
-        let mut damaged = self.damaged();
-        if damaged.len() >= MAX_DAMAGED {
-            damaged.clear();
-        }
-        damaged.insert(digest.clone(), Instant::now());
+            Ok(size)
+        })
+        .await
     }
 
     fn name(&self, repository: &Repository) -> Result<String, RegistryError> {
-        self.location.name(&repository.to_string()).map_err(|why| RegistryError::Invalid {
-            host: self.location.host.clone(),
-            what: repository.to_string(),
-            why,
-        })
+        let name = self.location.name(&repository.to_string());
+        name.map_err(|why| self.invalid(repository.to_string(), why))
     }
 
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, RegistryError> {
-        let permit = Arc::clone(&self.reads).acquire_owned().await;
-        permit.map_err(|error| RegistryError::Task(error.to_string()))
+    fn invalid(&self, what: String, why: String) -> RegistryError {
+        RegistryError::Invalid { host: self.location.host().to_owned(), what, why }
     }
 
     async fn in_time<T>(
         &self,
         reading: impl Future<Output = Result<T, RegistryError>>,
     ) -> Result<T, RegistryError> {
-        timeout(FIRST_BYTES, reading).await.unwrap_or_else(|_| {
-            let why = format!("it sent nothing within {} s", FIRST_BYTES.as_secs());
-            Err(RegistryError::Unreachable { host: self.location.host.clone(), why })
+        let limit = self.times.response;
+        timeout(limit, reading).await.unwrap_or_else(|_| {
+            let why = format!("it did not respond within {} s", limit.as_secs());
+            Err(RegistryError::Unreachable { host: self.location.host().to_owned(), why })
         })
     }
 
-    fn documents(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Arc<Received>>> {
+    fn documents(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Digest), Arc<Received>>> {
         self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn damaged(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Instant>> {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Returns access to the public addresses that the registry refers to. Who operates the registry must
+/// not read internal services through the server.
+fn public_only(location: &VendorLocation) -> Result<Referred, RegistryError> {
+    let http = oci_registry::client()
+        // A proxy of the environment would resolve the name itself.
+        .no_proxy()
+        .dns_resolver(Arc::new(GuardedResolver(Reachable::Public)))
+        .build();
+    let host = location.host().to_owned();
+    let http = http.map_err(|error| RegistryError::Unreachable { host, why: error.to_string() })?;
+    Ok(Referred { http, permits: |url| Reachable::Public.check(url).is_ok() })
+}
+
+/// Returns an acquired permit. No semaphore is ever closed.
+fn acquired<P>(permit: Result<P, tokio::sync::AcquireError>) -> Result<P, RegistryError> {
+    permit.map_err(|error| RegistryError::Task(error.to_string()))
 }
 
 /// Returns the problem for a runner. Only the log names the registry, because runners belong to
@@ -214,9 +206,11 @@ pub(super) fn problem(error: &RegistryError) -> Problem {
             Code::NotFound,
             "the vendor's registry does not have it; the vendor must restore it, or build the component again",
         ),
-        RegistryError::WrongDigest { .. }
-        | RegistryError::Invalid { .. }
-        | RegistryError::NoPlatform { .. } => (
+        RegistryError::Invalid { .. } | RegistryError::NoPlatform { .. } => (
+            Code::RegistryUnavailable,
+            "the vendor's registry sent an unusable response; retry after the vendor has corrected it",
+        ),
+        RegistryError::WrongDigest { .. } => (
             Code::DigestMismatch,
             "the vendor's registry has other bytes for its digest; the vendor must restore it, or build the component again",
         ),

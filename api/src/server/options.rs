@@ -10,8 +10,8 @@ use sqlx::postgres::PgConnectOptions;
 use super::{StartError, server_name};
 use crate::{
     listen::{self, BoundListener, Certificate, ListenError},
+    reach::Reachable,
     state::Config,
-    webhooks::Reachable,
 };
 
 /// Start options of a server.
@@ -43,7 +43,9 @@ pub struct Options {
     /// sixteenth of all connections, but at least 16.
     pub address_connections: Option<usize>,
     /// Registry of the vendor, to which builds push. `None` means the data directory.
-    pub registry: Option<oci_registry::Location>,
+    pub registry: Option<oci_registry::VendorLocation>,
+    /// Addresses that this registry may refer to.
+    pub registry_reach: Reachable,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.
@@ -92,6 +94,7 @@ impl Options {
             behind_proxy: false,
             address_connections: None,
             registry: None,
+            registry_reach: Reachable::Public,
             max_blob_bytes: 1 << 20,
             webhooks_reach: Reachable::All,
             uploads: Default::default(),

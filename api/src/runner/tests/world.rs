@@ -140,7 +140,7 @@ impl World {
             login_codes: Default::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             webhook_wakeup: Default::default(),
-            webhook_sender: crate::webhooks::Sender::new(crate::webhooks::Reachable::All).unwrap(),
+            webhook_sender: crate::webhooks::Sender::new(crate::reach::Reachable::All).unwrap(),
             grants: evidence,
             responses,
             logs: LogStore::new(pool.clone()),
@@ -156,7 +156,7 @@ impl World {
                 plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
                 registry: None,
-                webhooks_reach: crate::webhooks::Reachable::All,
+                webhooks_reach: crate::reach::Reachable::All,
                 uploads: Default::default(),
                 // One state of the maximum size, and small ones.
                 state_quota: schemas::runner::STATE_CIPHERTEXT_BYTES + (1 << 20),
