@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use docker_credential::{CredentialRetrievalError, DockerCredential, get_credenti
 use domain::image::DOCKER_HUB;
 use reqwest::{Response, Url, header::HeaderValue};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Endpoint, RegistryError};
 
@@ -56,6 +56,16 @@ impl Auth {
             Auth::Job(token) => Some(token.clone()),
             Auth::Challenge(known) => {
                 known.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned()
+            }
+        }
+    }
+
+    /// Removes the header of a scope. Returns false if there is none.
+    pub(crate) fn forget(&self, scope: &Scope) -> bool {
+        match self {
+            Auth::Job(_) => false,
+            Auth::Challenge(known) => {
+                known.lock().unwrap_or_else(PoisonError::into_inner).remove(scope).is_some()
             }
         }
     }
@@ -113,12 +123,22 @@ impl Auth {
 }
 
 /// Returns the credential for a registry, if Docker's config.json has one. A credential helper can
-/// wait for the network, so it runs on a blocking thread.
+/// wait for the network, so it runs on a blocking thread. It has no timeout of its own, so each process
+/// runs one at a time: helpers that hang must not use up the threads of the server.
 pub(crate) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
+    static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
     let key = if host == DOCKER_HUB { DOCKER_HUB_KEY } else { host }.to_owned();
-    let found = timeout(TIMEOUT, tokio::task::spawn_blocking(move || get_credential(&key))).await;
+    let found = timeout(TIMEOUT, async {
+        let permit = Arc::clone(&RUNNING).acquire_owned().await;
+        tokio::task::spawn_blocking(move || {
+            let found = get_credential(&key);
+            drop(permit);
+            found
+        })
+        .await
+    });
     let failed = |why: String| RegistryError::Credentials { host: host.to_owned(), why };
-    match found {
+    match found.await {
         Ok(Ok(Ok(credential))) => Ok(Some(credential)),
         Ok(Ok(Err(
             CredentialRetrievalError::ConfigNotFound

@@ -197,9 +197,20 @@ impl Endpoint {
         build: impl Fn(&reqwest::Client) -> RequestBuilder,
     ) -> Result<Response, RegistryError> {
         let mut retry = self.retry();
-        let mut has_answered = false;
+        let (mut has_answered, mut has_forgotten) = (false, false);
         loop {
             match self.send_once(scope, build(&self.http)).await {
+                // ECR responds to an expired token with 403 and without a challenge. A registry can also
+                // have corrected its permissions since the token was issued.
+                Ok(refused)
+                    if refused.status() == StatusCode::FORBIDDEN
+                        && !has_answered
+                        && !has_forgotten
+                        && self.is_own(refused.url())
+                        && self.auth.forget(scope) =>
+                {
+                    has_forgotten = true;
+                }
                 // Another host, after a redirect, must not choose where the credential goes.
                 Ok(refused)
                     if refused.status() == StatusCode::UNAUTHORIZED

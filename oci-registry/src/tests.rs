@@ -218,6 +218,24 @@ async fn a_redirect_to_another_host_gets_no_credential() {
 }
 
 #[tokio::test]
+async fn an_expired_token_is_requested_again() {
+    let from = Fake::start();
+    from.image("1", &[]);
+    let mut registry = endpoint(&from);
+    let expired = reqwest::header::HeaderValue::from_static("Basic expired");
+    registry.auth = Auth::Challenge(Mutex::new(HashMap::from([(auth::Scope::pull("x"), expired)])));
+    // As ECR responds.
+    from.set(|state| state.failures.push_back(403));
+    let platforms = ["linux/amd64".parse().unwrap()];
+    resolve(&registry, "x", &reference(&from, "1"), &platforms).await.unwrap();
+    assert_eq!(from.count(|request| request.headers.contains_key("authorization")), 1);
+    // Without a known token, 403 is final.
+    from.set(|state| state.failures.push_back(403));
+    let error = resolve(&registry, "x", &reference(&from, "1"), &platforms).await.unwrap_err();
+    assert!(matches!(error, RegistryError::Denied { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_host_behind_a_redirect_names_no_token_server() {
     let (from, storage) = (Fake::start(), Fake::start());
     from.image("1", &layers());

@@ -89,17 +89,18 @@ pub(super) async fn blob(
         let length = app.registry.size(&repository, &digest).await.ok_or_else(missing)?;
         return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
     }
-    let mut size = None;
     let listed = lists(&app, &permit, &repository).await?;
     let listed = listed.iter().flat_map(|list| list.images()).map(|image| &image.blob.digest);
     let plugin = plugin_of(&app, &permit, &repository).await?;
     let of_plugin = plugin.iter().flat_map(Plugin::manifests).map(|(_, manifest)| &manifest.digest);
+    let mut size = None;
     for manifest in permit.images(&repository).chain(listed).chain(of_plugin) {
         if let Some(Document::Manifest(image)) =
             app.registry.document(&repository, manifest).await?
             && let Some(blob) = image.blobs().find(|blob| blob.digest == digest)
         {
             size = Some(blob.size);
+            break;
         }
     }
     let size = size.ok_or_else(missing)?;

@@ -53,9 +53,11 @@ pub(super) struct VendorRegistry {
 
 /// Longest times of one request of a runner.
 struct Times {
-    /// Until the first bytes, or until all documents of an artifact are read. Shorter than the time
-    /// after which a runner repeats a request.
+    /// Until the first bytes of a download. Shorter than the 60 s after which a runner repeats it.
     response: Duration,
+    /// Until all documents of an artifact are read. Shorter than the 15 s after which a runner repeats
+    /// a report, so that it receives the cause.
+    check: Duration,
     /// Until the receiver of a download takes the next bytes. A longer one would keep the connection
     /// to the registry and the permit.
     stalled: Duration,
@@ -63,7 +65,11 @@ struct Times {
 
 impl Default for Times {
     fn default() -> Times {
-        Times { response: Duration::from_secs(45), stalled: Duration::from_secs(30) }
+        Times {
+            response: Duration::from_secs(45),
+            check: Duration::from_secs(10),
+            stalled: Duration::from_secs(30),
+        }
     }
 }
 
@@ -106,7 +112,7 @@ impl VendorRegistry {
             let _permit = acquired(self.document_reads.acquire().await)?;
             self.endpoint.document(&key.0, &digest.to_string()).await
         };
-        let received = Arc::new(self.in_time(reading).await?);
+        let received = Arc::new(self.in_time(self.times.response, reading).await?);
         let mut documents = self.documents();
         let cached: usize = documents.values().map(|document| document.bytes.len()).sum();
         if cached + received.bytes.len() > MAX_CACHED {
@@ -122,7 +128,7 @@ impl VendorRegistry {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<u64, RegistryError> {
-        self.in_time(async {
+        self.in_time(self.times.check, async {
             let top = self.document(repository, digest).await?;
             let mut size = top.bytes.len() as u64;
             for blob in top.document.blobs() {
@@ -154,9 +160,9 @@ impl VendorRegistry {
 
     async fn in_time<T>(
         &self,
+        limit: Duration,
         reading: impl Future<Output = Result<T, RegistryError>>,
     ) -> Result<T, RegistryError> {
-        let limit = self.times.response;
         timeout(limit, reading).await.unwrap_or_else(|_| {
             let why = format!("it did not respond within {} s", limit.as_secs());
             Err(RegistryError::Unreachable { host: self.location.host().to_owned(), why })

@@ -52,7 +52,7 @@ impl Downloads {
     fn of_runner(&self, runner: RunnerId) -> Arc<Semaphore> {
         let mut of_runners = self.of_runners.lock().unwrap_or_else(PoisonError::into_inner);
         // A runner without a download needs no entry.
-        of_runners.retain(|_, permits| permits.available_permits() < DOWNLOADS_OF_RUNNER);
+        of_runners.retain(|_, permits| Arc::strong_count(permits) > 1);
         let new = || Arc::new(Semaphore::new(DOWNLOADS_OF_RUNNER));
         Arc::clone(of_runners.entry(runner).or_insert_with(new))
     }
@@ -70,12 +70,12 @@ impl VendorRegistry {
         blob: Blob,
         (runner, from): (RunnerId, u64),
     ) -> Result<Body, RegistryError> {
-        if self.damage.is_confirmed(&blob.digest) {
+        let name = self.name(repository)?;
+        if self.damage.is_confirmed(&(name.clone(), blob.digest.clone())) {
             let host = self.location.host().to_owned();
             return Err(RegistryError::WrongDigest { host, digest: blob.digest });
         }
-        let name = self.name(repository)?;
-        self.in_time(async {
+        self.in_time(self.times.response, async {
             let permits = self.downloads.permits(runner).await?;
             let (sender, mut received) = mpsc::channel(BUFFERED);
             // The task ends with the response: the set stops it when it is dropped.
@@ -101,6 +101,7 @@ impl VendorRegistry {
             reader.seek(from);
             reader
         };
+        let stored = (name.to_owned(), blob.digest.clone());
         let (mut reading, mut withheld, mut sent) = (reader(), None, false);
         loop {
             let chunk = match reading.next().await {
@@ -109,14 +110,20 @@ impl VendorRegistry {
                 Err(error @ RegistryError::WrongDigest { .. }) => {
                     let (digest, registry) = (&blob.digest, &self.location);
                     warn!(%digest, %registry, "Blob in the registry has another digest");
-                    self.damage.record(digest);
-                    if !sent && !self.damage.is_confirmed(digest) {
+                    self.damage.record(&stored);
+                    if !sent && !self.damage.is_confirmed(&stored) {
                         (reading, withheld) = (reader(), None);
                         continue;
                     }
                     Err(error)
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    if sent {
+                        // The response has begun, so no problem of the request names the cause.
+                        warn!(digest = %blob.digest, error = %error, "Download of a blob ended early");
+                    }
+                    Err(error)
+                }
             };
             let is_last = chunk.is_err();
             let Some(chunk) = chunk.transpose() else { continue };
@@ -126,7 +133,7 @@ impl VendorRegistry {
             }
         }
         if from == 0 {
-            self.damage.clear(&blob.digest);
+            self.damage.clear(&stored);
         }
         if let Some(last) = withheld {
             self.delivered(&receiver, Ok(last)).await;
