@@ -46,7 +46,7 @@ impl Damage {
         self.lock().remove(blob);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, (u32, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<StoredBlob, (u32, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
