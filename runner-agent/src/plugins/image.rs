@@ -23,6 +23,7 @@ use schemas::{
     runner::{Artifact, JobKind},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub(super) use self::destination::Destination;
 use super::{
@@ -30,8 +31,8 @@ use super::{
     dispatch::report,
     plans,
     plugin::{
-        Action, Changes, Description, Halt, IoContext, Operation, Outputs, Planned, ResourceChange,
-        Work,
+        Action, AttributeDetails, Changes, Description, DetailValue, Halt, IoContext, Operation,
+        Outputs, PlanDetails, Planned, ResourceChange, ResourceDetails, Work,
     },
     transfer::{BuildRegistry, logged_in, or_cancelled, registry_error, server, transfer},
     work::write_private,
@@ -256,8 +257,29 @@ fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: 
         return Changes { noop: true, ..Changes::default() };
     }
     let address = format!("{}@{image}", destination.address(work));
+    let former = destination::last_image(work).filter(|_| work.present);
+    let details = Some(details((&address, action), former.as_ref(), image));
     let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
-    Changes { add, change, resources, ..Changes::default() }
+    Changes { add, change, resources, details, ..Changes::default() }
+}
+
+/// Returns the digest before and after the sync. The former image is unknown if another runner copied
+/// it.
+fn details(
+    (address, action): (&str, Action),
+    former: Option<&Digest>,
+    image: &Digest,
+) -> PlanDetails {
+    let shown = |digest: &Digest| DetailValue::of(&json!(digest));
+    let digest = AttributeDetails {
+        path: "digest".into(),
+        before: former.map(shown),
+        after: Some(shown(image)),
+        replaces: false,
+    };
+    let (address, attributes) = (address.to_owned(), vec![digest]);
+    let resources = vec![ResourceDetails { address, action, attributes, omitted: 0 }];
+    PlanDetails { resources, ..PlanDetails::default() }
 }
 
 /// Logs the destination of the image, and a warning if clusters cannot pull it.
@@ -276,6 +298,22 @@ fn artifact<'a>(work: &Work<'a>) -> Result<&'a ArtifactRef, PluginError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_have_the_digest_before_and_after() {
+        let digest =
+            |digit: &str| -> Digest { format!("sha256:{}", digit.repeat(64)).parse().unwrap() };
+        let shown = |former: Option<&Digest>| {
+            let details = details(("r/web", Action::Update), former, &digest("b"));
+            serde_json::to_value(&details.resources[0].attributes).unwrap()
+        };
+        let after = json!({ "value": digest("b") });
+        assert_eq!(
+            shown(Some(&digest("a"))),
+            json!([{ "path": "digest", "before": { "value": digest("a") }, "after": after }])
+        );
+        assert_eq!(shown(None), json!([{ "path": "digest", "after": after }]));
+    }
 
     #[test]
     fn an_image_leaves_space_on_the_disk() {

@@ -38,9 +38,12 @@ pub(in crate::plugins) enum Destination {
 /// Image of the last sync of a component.
 #[derive(Serialize, Deserialize)]
 struct Synced {
+    /// Registry and repository. Both are empty for the layout of the runner.
     host: String,
     name: String,
     blobs: Vec<Digest>,
+    #[serde(default)]
+    image: Option<Digest>,
 }
 
 /// Registry that a sandbox output names.
@@ -252,11 +255,16 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Records the image of a component, for mounts across repositories.
+/// Records the image of a component, for mounts across repositories and for the next plan.
 pub(super) fn record(work: &Work<'_>, to: &Destination, tree: &Tree) -> Result<(), Halt> {
-    let Destination::Registry { host, name, .. } = to else { return forget(work) };
-    let blobs = tree.blobs.iter().map(|blob| blob.digest.clone()).collect();
-    let synced = Synced { host: host.clone(), name: name.clone(), blobs };
+    let (host, name, blobs) = match to {
+        Destination::Registry { host, name, .. } => {
+            let blobs = tree.blobs.iter().map(|blob| blob.digest.clone()).collect();
+            (host.clone(), name.clone(), blobs)
+        }
+        Destination::Layout { .. } => (String::new(), String::new(), vec![]),
+    };
+    let synced = Synced { host, name, blobs, image: Some(tree.digest.clone()) };
     let context = || "cannot record the copied image".to_owned();
     private_dir(&directory(work))?;
     let bytes = serde_json::to_vec(&synced).map_err(io::Error::from).doing(context)?;
@@ -278,9 +286,17 @@ pub(super) fn forget(work: &Work<'_>) -> Result<(), Halt> {
 pub(super) fn known_blobs(work: &Work<'_>, to: &Destination) -> Vec<(String, Vec<Digest>)> {
     let Destination::Registry { host: own, .. } = to else { return vec![] };
     let records = fs::read_dir(directory(work)).into_iter().flatten().flatten();
-    let read = |path: PathBuf| serde_json::from_slice::<Synced>(&fs::read(path).ok()?).ok();
-    let records = records.filter_map(|record| read(record.path()));
+    let records = records.filter_map(|record| recorded(record.path()));
     records.filter(|synced| synced.host == *own).map(|synced| (synced.name, synced.blobs)).collect()
+}
+
+/// Returns the image of the last sync, if this runner made it.
+pub(super) fn last_image(work: &Work<'_>) -> Option<Digest> {
+    recorded(file(work)).and_then(|synced| synced.image)
+}
+
+fn recorded(path: PathBuf) -> Option<Synced> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 fn directory(work: &Work<'_>) -> PathBuf {
