@@ -35,6 +35,7 @@ pub mod postgres;
 mod problem;
 mod queries;
 mod reactions;
+mod recent_changes;
 mod registry;
 mod rejection;
 mod render;

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "metrics",
             "postgres",
             "problem",
+            "recent_changes",
             "tasks",
         ],
     ),
