@@ -36,6 +36,7 @@ mod problem;
 mod queries;
 mod reach;
 mod reactions;
+mod recent_changes;
 mod registry;
 mod rejection;
 mod render;

@@ -131,6 +131,7 @@ impl Server {
             tokens,
             assertions: Assertions::default(),
             login_codes: Default::default(),
+            recent_changes: Default::default(),
             dispatch,
             webhook_wakeup: Default::default(),
             webhook_sender: Sender::new(options.webhooks_reach)

@@ -23,6 +23,7 @@ use crate::{
     logs::LogStore,
     metrics::Metrics,
     reach::Reachable,
+    recent_changes::RecentChanges,
     registry::{Manifests, Registry},
     state_versions::Uploads,
     tasks::Tasks,
@@ -54,6 +55,8 @@ pub struct Inner {
     pub(crate) assertions: Assertions,
     /// One-time codes of the dashboard.
     pub(crate) login_codes: LoginCodes,
+    /// Streams of recent events, for the open pages of the dashboard.
+    pub(crate) recent_changes: RecentChanges,
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub(crate) dispatch: Dispatch,
     /// Wakes the deliveries of webhooks after a change.

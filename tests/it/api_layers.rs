@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "postgres",
             "problem",
             "reach",
+            "recent_changes",
             "tasks",
         ],
     ),

@@ -138,6 +138,7 @@ impl World {
             tokens,
             assertions: Assertions::default(),
             login_codes: Default::default(),
+            recent_changes: Default::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             webhook_wakeup: Default::default(),
             webhook_sender: crate::webhooks::Sender::new(crate::reach::Reachable::All).unwrap(),
