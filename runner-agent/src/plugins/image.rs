@@ -25,7 +25,7 @@ use schemas::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub(super) use self::destination::Destination;
+pub(super) use self::destination::{Destination, SANDBOX};
 use super::{
     contract::{PluginError, Sink, Stream},
     details,
