@@ -35,7 +35,7 @@ use domain::{
 };
 use event_log::{SessionGuard, StoredEvent};
 use projections::views::waiting::Contact;
-use schemas::runner::PendingCancel;
+use schemas::{control::runners::RunnerSession, runner::PendingCancel};
 use tokio::{sync::watch, time::Instant};
 
 pub(crate) use convert::{pending_cancel, state};
@@ -43,7 +43,7 @@ pub(crate) use feed::follow;
 pub(crate) use lease::is_suspect;
 pub(crate) use poll::{ContactChanges, Polled, SessionError};
 pub(crate) use rate_limits::CallKind;
-pub(crate) use session::Session;
+pub(crate) use session::{Program, Session};
 pub(crate) use start::load;
 pub(crate) use state::{DispatchState, Moment};
 pub(crate) use takeover::{beat, forget_gone};
@@ -216,6 +216,22 @@ impl Dispatch {
         let last = if has_long_poll { Some(now.instant) } else { entry.last_contact };
         let last = last.map(|at| now.wall - now.instant.saturating_duration_since(at));
         Some(Contact { online, last })
+    }
+
+    /// Session of a runner for display, or `None` if this server does not know it.
+    pub(crate) fn described_session(&self, runner: RunnerId) -> Option<RunnerSession> {
+        let state = self.state();
+        let session = state.runners.get(runner)?.session.as_ref()?;
+        let program = session.program.as_ref();
+        let capabilities = session.capabilities.iter().map(|kind| kind.as_str().to_owned());
+        Some(RunnerSession {
+            version: program.map(|program| program.version.clone()),
+            // Those of a session that another server opened are only assumed.
+            capabilities: capabilities.filter(|_| program.is_some()).collect(),
+            slots: session.slots,
+            free_slots: session.free,
+            policy: program.and_then(|program| program.policy.clone()),
+        })
     }
 
     /// Pending cancellation of the execution, if the execution holds the job.

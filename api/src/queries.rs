@@ -44,6 +44,7 @@ pub(crate) mod earlier_change;
 pub(crate) mod enrolments;
 mod filter;
 pub(crate) mod find;
+pub(crate) mod findings;
 pub(crate) mod installs;
 pub(crate) mod jobs;
 pub(crate) mod logs;

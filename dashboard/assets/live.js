@@ -48,6 +48,8 @@ function keep(old, fresh) {
     old.dataset.keys = fresh.dataset.keys;
     return false;
   }
+  // A run page continues with the log of another job.
+  if (old.id === "log" && fresh && fresh.dataset?.log !== old.dataset.log) return true;
   if (old.id === "log") { if (fresh) window.stead.log?.append(old, fresh); return false; }
   if (old.matches?.("nav.pages")) return false;
   if (!(old instanceof HTMLFormElement)) return true;
@@ -91,8 +93,8 @@ async function refresh() {
   fetching = true;
   try {
     const url = new URL(address);
-    const last = document.querySelector("#log")?.dataset.last;
-    if (last) url.searchParams.set("since", last);
+    const shownLog = document.querySelector("#log")?.dataset;
+    if (shownLog) { url.searchParams.set("since", shownLog.last); url.searchParams.set("of", shownLog.log); }
     const response = await fetch(url, { headers: { "stead-refresh": "1" } });
     if (response.redirected && new URL(response.url).pathname === "/ui/login") {
       const link = document.createElement("a");

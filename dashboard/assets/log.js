@@ -11,6 +11,7 @@ const phase = (group) => group?.querySelector(":scope > summary")?.textContent;
 function append(old, fresh) {
   if (old.dataset.paused) return;
   const last = Number(old.dataset.last);
+  const isAtEnd = old.scrollTop + old.clientHeight >= old.scrollHeight - 40;
   for (const group of [...fresh.children]) {
     const end = old.lastElementChild;
     const isFold = group.matches(".fold");
@@ -23,6 +24,7 @@ function append(old, fresh) {
   }
   old.dataset.last = Math.max(last, Number(fresh.dataset.last));
   old.dataset.total = fresh.dataset.total;
+  if (isAtEnd) old.scrollTop = old.scrollHeight;
   update();
 }
 
@@ -93,7 +95,8 @@ document.addEventListener("click", (event) => {
   const part = event.target.closest?.("nav.pages a[rel=next], nav.pages a[rel=prev]");
   if (part && plain && log()) { event.preventDefault(); load(part); return; }
   const line = event.target.closest?.("#log .record > a");
-  if (!line || !plain) return;
+  // Beside the steps of a run, the link opens the page of the job.
+  if (!line || !plain || new URL(line.href).pathname !== location.pathname) return;
   event.preventDefault();
   for (const row of document.querySelectorAll("#log .current")) row.classList.remove("current");
   line.parentElement.classList.add("current");
@@ -112,6 +115,7 @@ function showLine() {
 }
 showLine();
 addEventListener("load", showLine);
+if (log()) log().scrollTop = log().scrollHeight;
 
 // Scrolling to the end loads the next lines.
 const end = document.querySelector("#last-part");

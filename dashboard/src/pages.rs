@@ -48,7 +48,7 @@ pub use self::{
     diff::{DiffPage, UpgradePage, diff, upgrade},
     find::{FindPage, Found, find},
     history::{HistoryPage, history},
-    home::{AppVersions, Attention, RunDay, home},
+    home::{AppVersions, Attention, DriftedInstall, RunDay, home},
     install::{InstallPage, install, install_as_of},
     installs::installs,
     job::job,

@@ -37,7 +37,7 @@ export async function tasks({ page, base, api, check, test, until, approveUntil,
   const { run: failed } = await update({ replicas: "4", pace_seconds: "-1" });
   check((await approveAll(failed)) === "failed", "the run did not fail");
   await task("find why a run failed", 4, async (act) => {
-    await act(page.getByRole("region", { name: "Newest failed runs" }).getByRole("link", { name: "input update" }).first());
+    await act(page.locator("#failed").getByRole("link", { name: "input update" }).first());
     await act(page.locator(".step", { has: page.locator(".badge.fail") }).getByRole("link", { name: /^Log/ }));
     await page.locator("#log").getByText(/sleep: invalid|invalid option|usage: sleep/i).first().waitFor();
   });

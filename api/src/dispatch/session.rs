@@ -3,6 +3,7 @@ use std::{collections::HashMap, time::Duration};
 
 use domain::{
     decider::Decider as _,
+    digest::Digest,
     ids::{RunnerId, SessionId},
     job::JobKind,
     runner::{Runner, RunnerEvent},
@@ -21,6 +22,14 @@ pub(crate) enum Wake {
     Stop,
 }
 
+/// Program of an agent, as it described itself when it opened its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub version: String,
+    /// Digest of its policy file, or `None` if it has no policy.
+    pub policy: Option<Digest>,
+}
+
 /// Session of an agent process.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -32,6 +41,8 @@ pub(crate) struct Session {
     pub server_epoch: u64,
     /// Id of the agent process, or `None` if the session was opened at another server.
     pub process_id: Option<String>,
+    /// Program of the agent, or `None` if the session was opened at another server.
+    pub program: Option<Program>,
     /// Kinds of jobs that the session accepts.
     pub capabilities: Vec<JobKind>,
     /// True if the runner inserts sensitive values into manifests.
@@ -110,6 +121,7 @@ impl Session {
             generation,
             server_epoch,
             process_id: None,
+            program: None,
             capabilities: Vec::new(),
             // A session that another server opened does not say so here. Its runner refuses such a
             // manifest if it does not know its type.

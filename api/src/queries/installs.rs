@@ -8,19 +8,19 @@ use domain::{
     secret::{Consumer, of_placeholder},
 };
 use projections::views::{
-    installs::{self as views, RunnerFilter, State},
+    installs::{self as views, Order, RunnerFilter, State},
     runners,
 };
 use schemas::control::{
     Page,
     installs::{
-        Install, InstallState, InstallsQuery, SensitiveInput, SensitiveInputs,
+        Install, InstallState, InstallsOrder, InstallsQuery, SensitiveInput, SensitiveInputs,
         SensitiveInputsQuery, StateQuery,
     },
 };
 use schemas::secret::action_consumer;
 
-use super::{audit, filter, lookup::Lookup, pagination::PageRequest, show};
+use super::{audit, filter, findings, lookup::Lookup, pagination::PageRequest, show};
 use crate::{
     configs::{Config, chosen_inputs, published},
     extract::Caller,
@@ -30,7 +30,7 @@ use crate::{
     usecases::installs,
 };
 
-/// Lists installs, oldest first.
+/// Lists installs, oldest first unless the query has another order.
 pub(crate) async fn list(
     app: &App,
     caller: &Caller,
@@ -58,6 +58,12 @@ pub(crate) async fn list(
         state: query.state,
         runner,
         attention: query.attention.unwrap_or(false),
+        order: match query.sort.unwrap_or(InstallsOrder::Created) {
+            InstallsOrder::Created => Order::Key,
+            InstallsOrder::CreatedDescending => Order::KeyDescending,
+            InstallsOrder::Name => Order::Name,
+            InstallsOrder::NameDescending => Order::NameDescending,
+        },
     };
     let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
     let (rows, next) = part.page(rows, |row| row.install);
@@ -79,6 +85,10 @@ pub(crate) async fn get(app: &App, caller: &Caller, name: &str) -> Result<Instal
     look.for_installs(std::slice::from_ref(&row)).await?;
     let mut shown = show::install(app, &mut look, &row).await?.ok_or_else(missing)?;
     shown.ignored_settings = show::ignored_settings_of(&mut look, &row).await?;
+    let mut drift = findings::of_install(app, id).await?;
+    for component in shown.sandbox.iter_mut().chain(&mut shown.components) {
+        component.drift = drift.remove(&component.name);
+    }
     Ok(shown)
 }
 

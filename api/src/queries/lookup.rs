@@ -16,6 +16,7 @@ use projections::views::{
     apps, builds, config_versions, installs, jobs, runners, runs,
     waiting::{Contact, JobRunner},
 };
+use schemas::control::runners::RunnerSession;
 use sqlx::PgPool;
 
 use crate::{
@@ -100,6 +101,11 @@ impl<'a> Lookup<'a> {
     /// Contact state of a runner, if this server holds its session.
     pub(crate) fn contact(&self, runner: RunnerId) -> Option<Contact> {
         self.app.dispatch.contact(runner)
+    }
+
+    /// Session of a runner, if this server holds it.
+    pub(crate) fn session(&self, runner: RunnerId) -> Option<RunnerSession> {
+        self.app.dispatch.described_session(runner)
     }
 
     /// Runner that a job waits for, with its contact state.

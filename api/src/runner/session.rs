@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::{caller, customer_values, install_keys, reconnect, resume, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
-    dispatch::{Session, SessionError},
+    dispatch::{Program, Session, SessionError},
     execute::Call,
     extract::{self, RunnerCaller},
     listen::Ticket,
@@ -34,6 +34,8 @@ const MAX_SUSPICIOUS: usize = 3;
 /// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
 const MAX_OPENINGS: i32 = 256;
+/// Number of characters of a version that the server keeps.
+const MAX_VERSION_CHARACTERS: usize = 64;
 /// Period in which suspicious openings are counted.
 const SUSPICION_WINDOW: Duration = Duration::from_secs(600);
 
@@ -192,6 +194,7 @@ fn add_to_dispatcher(
         secret_references: body.features.iter().any(|feature| feature == FEATURE),
         slots: body.slots,
         process_id: Some(opening.process_id.clone()),
+        program: Some(Program { version: short(&body.version), policy: body.policy.clone() }),
         ..Session::new(opening.session, row.generation, row.server_epoch)
     };
     let now = app.dispatch.moment().instant;
@@ -217,6 +220,11 @@ fn add_to_dispatcher(
     // Resets the counter, so that the next record requires as many openings again.
     known.recent_openings.clear();
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
+}
+
+/// Returns the begin of a version. The runner chose the text, and the server keeps it in memory.
+fn short(version: &str) -> String {
+    version.chars().take(MAX_VERSION_CHARACTERS).collect()
 }
 
 /// Records that the runner reconnected, or that two agents may share its key.

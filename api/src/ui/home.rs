@@ -1,7 +1,7 @@
 //! Home page: what needs attention, and counts of the runs and the versions.
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
-use dashboard::pages::{self, AppVersions, Attention, RunDay};
+use dashboard::pages::{self, AppVersions, Attention, DriftedInstall, RunDay};
 use schemas::control::{
     PageQuery, jobs::JobsQuery, runners::Runner, runs::RunsQuery, tokens::Token,
 };
@@ -15,7 +15,7 @@ use crate::{
     auth::sessions::Session,
     extract::Caller,
     problem::Problem,
-    queries::{apps, jobs, min_position, overview, runners, runs, tokens},
+    queries::{apps, findings, jobs, min_position, overview, runners, runs, tokens},
     state::App,
 };
 
@@ -53,7 +53,8 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
     let (versions, are_versions_partial) = versions(&app, &caller).await?;
     let attention = Attention {
         waiting: runs::list(&app, &caller, of(Some("waiting_for_approval"))).await?.items,
-        failed: runs::list(&app, &caller, of(Some("failed"))).await?.items,
+        failed: findings::failed_runs(&app, &caller).await?,
+        drifted: drifted(&app, &caller).await?,
         unknown: jobs::list(&app, &caller, unknown).await?.items,
         disconnected,
         expiring,
@@ -65,6 +66,12 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
         verification: verification(&app),
     };
     Ok(Page(pages::home(&frame, &attention)))
+}
+
+/// Returns the first installs with drift.
+async fn drifted(app: &App, caller: &Caller) -> Result<Vec<DriftedInstall>, Problem> {
+    let found = findings::drifted(app, caller, ATTENTION).await?.into_iter();
+    Ok(found.map(|of| DriftedInstall { check: of.check, components: of.components }).collect())
 }
 
 /// Returns the valid tokens that expire soon, of the oldest ones.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use dashboard::{csv as text, pages};
 use schemas::control::installs::InstallsQuery;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     audit::attachment,
@@ -30,6 +31,7 @@ pub(super) struct Filters {
     state: Option<String>,
     runner: Option<String>,
     attention: Option<String>,
+    sort: Option<String>,
     cursor: Option<String>,
     min_position: Option<u64>,
     /// `none` to select no row of the page that changes several installs.
@@ -42,6 +44,13 @@ impl Filters {
         for field in [&mut search, &mut app, &mut version, &mut state, &mut runner] {
             set(field);
         }
+        let sort = self.sort.filter(|order| !order.is_empty()).map(|order| {
+            let order = serde_json::from_value(Value::String(order));
+            order.map_err(|_| {
+                let detail = "invalid order `sort`: it is unknown; pass `created`, `-created`, `name` or `-name`";
+                Problem::new(Code::BadRequest, detail)
+            })
+        });
         let version = version.map(|text| text.trim().trim_start_matches('v').parse());
         let version = version.transpose().map_err(|_| {
             let detail =
@@ -55,6 +64,7 @@ impl Filters {
             state,
             runner,
             attention: self.attention.filter(|only| only == "true").map(|_| true),
+            sort: sort.transpose()?,
             limit: None,
             cursor: self.cursor,
             min_position: self.min_position,

@@ -29,6 +29,9 @@ use crate::{
 /// Maximum length of a searched text in bytes.
 const MAX_SEARCH_BYTES: usize = 200;
 
+/// Number of lines beside the steps of a run.
+const TAIL_LINES: u64 = 200;
+
 /// Part of a log.
 #[derive(Default, Deserialize)]
 pub(super) struct Part {
@@ -65,8 +68,24 @@ pub(super) async fn job(
 ) -> PageResult {
     min_position::wait(&app, None).await?;
     let job = jobs::get(&app, &caller, id).await?;
-    let log = part_of(&app, &caller, &job, part).await?;
+    let log = part_of(&app, &caller, &job, part, LOG_LINES).await?;
     Ok(Page(pages::job(&caller_of(&app, &caller, &session).await?, &job, &log)))
+}
+
+/// Returns the newest lines of the newest log of a job, or those after the lines that an open page has of
+/// the same log.
+pub(super) async fn tail(
+    app: &App,
+    caller: &Caller,
+    id: JobId,
+    open: Option<(String, u64)>,
+) -> Result<(Job, LogPage), Problem> {
+    let job = jobs::get(app, caller, id).await?;
+    let newest = job.attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0);
+    let is_same = |(log, last): &(String, u64)| *log == format!("{id}.{newest}") && *last > 0;
+    let since = open.filter(is_same).map(|(_, last)| last);
+    let log = part_of(app, caller, &job, Part { since, ..Part::default() }, TAIL_LINES).await?;
+    Ok((job, log))
 }
 
 /// Two attempts to compare.
@@ -105,18 +124,19 @@ pub(super) async fn attempts(
     let mut logs = Vec::new();
     for attempt in [left, right].into_iter().filter(|attempt| *attempt > 0) {
         let part = Part { attempt: Some(attempt), after: is_start.then_some(0), ..Part::default() };
-        logs.push(part_of(&app, &caller, &job, part).await?);
+        logs.push(part_of(&app, &caller, &job, part, LOG_LINES).await?);
     }
     let page = AttemptsPage { job, logs, is_start };
     Ok(Page(pages::attempts(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
 /// Returns a part of the log of a job. A job without attempts has an empty one.
-pub(super) async fn part_of(
+async fn part_of(
     app: &App,
     caller: &Caller,
     job: &Job,
     mut part: Part,
+    lines: u64,
 ) -> Result<LogPage, Problem> {
     set(&mut part.q);
     let newest = job.attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0);
@@ -131,7 +151,7 @@ pub(super) async fn part_of(
         None => None,
     };
     let start = part.start();
-    let LogRecords { records, styles, more, last, phases } = log.page(start, LOG_LINES).await?;
+    let LogRecords { records, styles, more, last, phases } = log.page(start, lines).await?;
     let phases = phases.into_iter().map(|phase| LogPhase {
         name: phase.name,
         first: phase.first,

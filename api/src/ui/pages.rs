@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use dashboard::pages::{self, AppPage, DiffPage, InstallPage, RunPage};
-use domain::ids::{AppId, RunId};
+use domain::ids::{AppId, JobId, RunId};
 use schemas::control::{
     PageQuery,
     apps::DiffQuery,
@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::{
     audit::{Point, point},
+    log,
     response::{Page, PageResult, Ui},
 };
 use crate::{
@@ -28,6 +29,8 @@ use crate::{
 
 /// Maximum number of plans whose details a run page shows. A runner determines their size.
 const DETAILED_PLANS: usize = 8;
+/// States of a step, or of a preflight, whose job runs.
+const RUNNING: [&str; 3] = ["planning", "applying", "running"];
 /// Maximum number of entries in each list of an overview.
 pub(super) const ATTENTION: u32 = 10;
 
@@ -132,11 +135,34 @@ pub(super) async fn runs(
     Ok(Page(pages::runs(&caller_of(&app, &caller, &session).await?, &query, &page)))
 }
 
-/// Position that a run page must include, and a search in its plans.
+/// Position that a run page must include, a search in its plans, and the log beside its steps.
 #[derive(Deserialize)]
 pub(super) struct RunView {
     min_position: Option<u64>,
     search: Option<String>,
+    /// Job whose log the page shows. Default: the first running one, or the first failed one.
+    log: Option<JobId>,
+    /// Log of an open page, and the number of its last line.
+    of: Option<String>,
+    since: Option<u64>,
+}
+
+impl RunView {
+    /// Returns the job whose log the page shows. A job of another run is left out.
+    fn job(&self, run: &Run) -> Option<JobId> {
+        let steps = || run.dag.iter().filter_map(|step| Some((step.job?, step.state.as_str())));
+        let preflight = run.preflight.as_ref().and_then(|of| Some((of.job?, of.state.as_str())));
+        let in_state = |states: &[&str]| {
+            let mut jobs = preflight.into_iter().chain(steps());
+            jobs.find(|(_, state)| states.contains(state)).map(|(job, _)| job)
+        };
+        match self.log {
+            Some(chosen) => {
+                preflight.into_iter().chain(steps()).map(|(job, _)| job).find(|job| *job == chosen)
+            }
+            None => in_state(&RUNNING).or_else(|| in_state(&["failed"])),
+        }
+    }
 }
 
 pub(super) async fn run(
@@ -151,7 +177,11 @@ pub(super) async fn run(
     let details = details(&app, &caller, &run).await?;
     let frame = caller_of(&app, &caller, &session).await?;
     set(&mut query.search);
-    let page = RunPage { run, details, search: query.search };
+    let log = match query.job(&run) {
+        Some(job) => Some(log::tail(&app, &caller, job, query.of.zip(query.since)).await?),
+        None => None,
+    };
+    let page = RunPage { run, details, search: query.search, log };
     Ok(Page(pages::run(&frame, &page)))
 }
 

@@ -1,11 +1,15 @@
 //! Home: what needs attention, then the newest runs, their days, and the versions of the installs.
+mod findings;
 mod overview;
 
 use maud::{Markup, html};
 use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary, tokens::Token};
 
 pub(super) use self::overview::strip;
-pub use self::overview::{AppVersions, RunDay};
+pub use self::{
+    findings::DriftedInstall,
+    overview::{AppVersions, RunDay},
+};
 use super::{
     proofs::{self, Verification},
     runners, runs,
@@ -20,8 +24,10 @@ use crate::{
 pub struct Attention {
     /// Runs that wait for an approval.
     pub waiting: Vec<RunSummary>,
-    /// Newest failed runs.
+    /// Newest failed runs that no later run has repaired.
     pub failed: Vec<RunSummary>,
+    /// Installs with drift.
+    pub drifted: Vec<DriftedInstall>,
     /// Jobs whose outcome is unknown.
     pub unknown: Vec<Job>,
     /// Runners without contact.
@@ -47,14 +53,15 @@ pub struct Attention {
 pub fn home(caller: &Caller, attention: &Attention) -> Markup {
     let Attention { waiting, failed, unknown, disconnected, compared_runners, newest, .. } =
         attention;
-    let expiring = &attention.expiring;
+    let (expiring, drifted) = (&attention.expiring, &attention.drifted);
     let is_intact = attention.verification.corrupt.is_none();
     let calm = is_intact
         && waiting.is_empty()
         && unknown.is_empty()
         && disconnected.is_empty()
         && expiring.is_empty()
-        && failed.is_empty();
+        && failed.is_empty()
+        && drifted.is_empty();
     let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
     let content = html! {
         (frame::title(caller, &Updates::of_types(&["run", "job", "runner", "install", "app"]), "Home", &html! {}))
@@ -65,6 +72,12 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
                 (panel("waiting", "Waiting for approval", Some("/ui/runs?state=waiting_for_approval"), &approvals(caller, waiting)))
             }
             @if !unknown.is_empty() { (panel("unknown", "Unknown outcomes", None, &jobs(caller, unknown))) }
+            @if !failed.is_empty() {
+                (panel("failed", "Failed runs", Some("/ui/runs?state=failed"), &findings::failures(caller, failed)))
+            }
+            @if !drifted.is_empty() {
+                (panel("drift", "Drift", None, &findings::drift(caller, drifted)))
+            }
             @if !disconnected.is_empty() {
                 (panel("disconnected", "Disconnected runners", Some("/ui/runners"), &runners::table(caller, "disconnected", disconnected)))
             }
@@ -73,9 +86,6 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             }
             @if let Some(compared) = compared_runners {
                 p.muted id="compared" { "Only the first " (compared) " runners are checked for contact." }
-            }
-            @if !failed.is_empty() {
-                (panel("failed", "Newest failed runs", Some("/ui/runs?state=failed"), &table("failed", failed)))
             }
             @if newest.is_empty() {
                 section.panel id="newest" {

@@ -184,13 +184,18 @@ fn graph(install: &Install, config: &Value) -> Option<Markup> {
         };
         let version = component.and_then(|component| component.config_version);
         let version = version.map(|version| format!(" · v{version}")).unwrap_or_default();
+        let drifts = component.is_some_and(|component| component.drift.is_some());
+        let (tone, drift) = match drifts {
+            true => (components::Tone::Waiting, " · drift"),
+            false => (components::tone(state), ""),
+        };
         let anchor = match component {
             Some(component) if !component.outputs.is_empty() => "values",
             Some(_) | None => "component",
         };
         Shown {
-            subtitle: format!("{}{version}", components::kind(state)),
-            tone: components::tone(state),
+            subtitle: format!("{}{version}{drift}", components::kind(state)),
+            tone,
             href: format!("#{anchor}-{}", components::encoded(name)),
         }
     })
@@ -227,7 +232,15 @@ fn component_row(component: &InstallComponent) -> Markup {
                 }
             }
             td { code { (component.kind) } }
-            td.fit { (components::badge(if component.disabled { "disabled" } else { &component.state })) }
+            td.fit {
+                (components::badge(if component.disabled { "disabled" } else { &component.state }))
+                @if let Some(drift) = &component.drift {
+                    div {
+                        a href={ "/ui/runs/" (drift.run) } title=(drift.run) { "drift" } " "
+                        (components::changes(drift.add, drift.change, drift.destroy))
+                    }
+                }
+            }
             td.number { @if let Some(version) = component.config_version { "v" (version) } }
             td { (outputs(&component.name, &component.outputs)) }
         }

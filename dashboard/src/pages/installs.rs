@@ -2,7 +2,7 @@
 use maud::{Markup, html};
 use schemas::control::{
     Page,
-    installs::{Install, InstallsQuery},
+    installs::{Install, InstallsOrder, InstallsQuery},
 };
 
 use super::runs::next_page;
@@ -28,7 +28,15 @@ const STATES: [&str; 11] = [
 const RUNNERS: [&str; 7] =
     ["active", "disconnected", "stopped", "drained", "disabled", "revoked", "none"];
 
-/// Installs page, oldest first.
+/// Orders with their values in the URL.
+const ORDERS: [(InstallsOrder, &str, &str); 4] = [
+    (InstallsOrder::Created, "", "Oldest first"),
+    (InstallsOrder::CreatedDescending, "-created", "Newest first"),
+    (InstallsOrder::Name, "name", "Name, a to z"),
+    (InstallsOrder::NameDescending, "-name", "Name, z to a"),
+];
+
+/// Installs page.
 #[must_use]
 pub fn installs(caller: &Caller, query: &InstallsQuery, page: &Page<Install>) -> Markup {
     let filters = filters(query);
@@ -59,6 +67,14 @@ pub fn installs(caller: &Caller, query: &InstallsQuery, page: &Page<Install>) ->
                     option value="true" selected[query.attention == Some(true)] { "Needs attention" }
                 }
             }
+            label {
+                "Order"
+                select name="sort" {
+                    @for (order, value, text) in ORDERS {
+                        option value=(value) selected[query.sort == Some(order)] { (text) }
+                    }
+                }
+            }
             button type="submit" { "Filter" }
             @if !filters.is_empty() { a.clear href="/ui/installs" { "Clear" span.visually-hidden { " the filters" } } }
         }
@@ -81,8 +97,15 @@ pub(super) fn filters(query: &InstallsQuery) -> Vec<(&'static str, String)> {
         ("state", query.state.clone()),
         ("runner", query.runner.clone()),
         ("attention", query.attention.map(|only| only.to_string())),
+        ("sort", sort(query)),
     ];
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// Order in the URL, if it is not the default one.
+fn sort(query: &InstallsQuery) -> Option<String> {
+    let (_, value, _) = ORDERS.iter().find(|(order, ..)| Some(*order) == query.sort)?;
+    Some((*value).to_owned()).filter(|value| !value.is_empty())
 }
 
 fn select(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {

@@ -91,6 +91,21 @@ pub(super) fn panel(job: &Job, log: &LogPage) -> Markup {
     }
 }
 
+/// Panel with the newest lines, beside the steps of a run.
+pub(super) fn beside(job: &Job, log: &LogPage) -> Markup {
+    html! {
+        section.panel id="log-panel" aria-label="Log" {
+            header {
+                h2 { "Log of " (super::job::heading(job)) }
+                (components::badge(&job.state))
+                a.more href={ "/ui/jobs/" (job.id) } { "Open" span.visually-hidden { " the log of " (super::job::heading(job)) } }
+            }
+            @if log.records.is_empty() && !log.follows { (components::empty("The log has no output.", &[])) }
+            @else { (lines(job, log)) }
+        }
+    }
+}
+
 /// Address of a part of a log.
 fn url(job: &Job, attempt: u32, part: &str) -> String {
     format!("/ui/jobs/{}?attempt={attempt}{part}", job.id)
@@ -178,9 +193,9 @@ fn marked(text: &str, searched: &str) -> Markup {
 fn lines(job: &Job, log: &LogPage) -> Markup {
     let mut styles = log.styles;
     let folds = log.records.chunk_by(|one, next| one.p == next.p);
-    let last = log.records.last().map(|record| record.n);
+    let last = log.records.last().map_or(0, |record| record.n);
     html! {
-        div.log id="log" tabindex="0" role="region" aria-label="Output" data-last=[last] data-total=(log.last)
+        div.log id="log" tabindex="0" role="region" aria-label="Output" data-log={ (job.id) "." (log.attempt) } data-last=(last) data-total=(log.last)
             data-more=[log.more.then_some("true")] data-part=(url(job, log.attempt, "&after=")) {
             @for records in folds {
                 @let rows = html! { @for record in records { (line(job, log, record, &mut styles)) } };

@@ -2,9 +2,16 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use schemas::control::runs::{Decision, Preflight, Run, Step, StepPlanDetails};
+use schemas::control::{
+    jobs::Job,
+    runs::{Decision, Preflight, Run, Step, StepPlanDetails},
+};
 
-use super::{as_of, together};
+use super::{
+    as_of,
+    log::{self, LogPage},
+    together,
+};
 use crate::{
     components::{self, Node},
     frame::{self, Caller, Section, Updates},
@@ -20,6 +27,8 @@ pub struct RunPage {
     pub details: BTreeMap<String, StepPlanDetails>,
     /// Text that selects resources of the plans. None for all.
     pub search: Option<String>,
+    /// Job whose log the page shows beside the steps, with the newest lines.
+    pub log: Option<(Job, LogPage)>,
 }
 
 /// States after which a run changes no more.
@@ -38,7 +47,7 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
         nav.crumbs aria-label="Breadcrumbs" {
             a href="/ui/installs" { "Installs" } span { "/" } a href={ "/ui/installs/" (run.install) } { (run.install_name) }
         }
-        (frame::title(caller, &updates(&page.run), &heading, &components::badge(&run.state)))
+        (frame::title(caller, &updates(page), &heading, &components::badge(&run.state)))
         (facts(caller, &page.run))
         @if let Some(preflight) = &page.run.preflight { (preflight_panel(preflight)) }
         @if page.run.dag.len() > 1 {
@@ -48,14 +57,17 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
             }
         }
         (together::forms(caller, page))
-        section.panel aria-label="Steps" {
-            header { h2 { "Steps" } span.muted { (run.steps_ended) " of " (run.steps) " ended" } }
-            @if !page.details.is_empty() { (search_form(page)) }
-            @if page.run.dag.is_empty() {
-                @if ENDED.contains(&run.state.as_str()) { (components::empty("The run has no steps.", &[])) }
-                @else { (components::empty("The run is not planned yet.", &[])) }
+        div.beside id="steps-and-log" {
+            section.panel id="steps" aria-label="Steps" {
+                header { h2 { "Steps" } span.muted { (run.steps_ended) " of " (run.steps) " ended" } }
+                @if !page.details.is_empty() { (search_form(page)) }
+                @if page.run.dag.is_empty() {
+                    @if ENDED.contains(&run.state.as_str()) { (components::empty("The run has no steps.", &[])) }
+                    @else { (components::empty("The run is not planned yet.", &[])) }
+                }
+                @for step in &page.run.dag { (step_row(caller, page, step)) }
             }
-            @for step in &page.run.dag { (step_row(caller, page, step)) }
+            @if let Some((job, log)) = &page.log { (log::beside(job, log)) }
         }
         @if caller.may(&["auditor"]) {
             (as_of::panel(&format!("/ui/runs/{}/as-of", run.id)))
@@ -69,7 +81,8 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
 const FOLLOWED_JOBS: usize = 20;
 
 /// A step shows why its job waits, so a page follows the jobs that have not ended, and the runners.
-fn updates(run: &Run) -> Updates {
+fn updates(page: &RunPage) -> Updates {
+    let run = &page.run;
     let own =
         [format!("run/{}", run.run.id), format!("install/{}", run.run.install), "runner".into()];
     let is_open = |step: &&Step| !STEP_ENDED.contains(&step.state.as_str());
@@ -78,7 +91,13 @@ fn updates(run: &Run) -> Updates {
     if jobs.len() > FOLLOWED_JOBS {
         jobs = vec!["job".into()];
     }
-    Updates::Keys(own.into_iter().chain(jobs).collect())
+    let keys = own.into_iter().chain(jobs).collect();
+    match &page.log {
+        Some((job, log)) if log.follows && log.attempt > 0 => {
+            Updates::Log { name: format!("{}.{}", job.id, log.attempt), keys }
+        }
+        Some(_) | None => Updates::Keys(keys),
+    }
 }
 
 /// Search in the details of the plans. A decision needs all of them, so a page with a search has no form for it.
@@ -207,7 +226,11 @@ fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
                 (components::badge(&step.state))
                 @if let Some(plan) = &step.plan { (components::counts(plan)) }
                 @if let Some(job) = &step.job {
-                    a.end href={ "/ui/jobs/" (job) } { "Log" span.visually-hidden { " of " (step.name) } }
+                    span.end {
+                        a href={ "/ui/jobs/" (job) } { "Log" span.visually-hidden { " of " (step.name) } }
+                        " · "
+                        a href={ "/ui/runs/" (page.run.run.id) "?log=" (job) "#log-panel" } { "Beside" span.visually-hidden { " the steps: the log of " (step.name) } }
+                    }
                 }
             }
             @if let Some(waiting) = &step.waiting { p.muted { "Waiting: " (waiting.detail) } }

@@ -1,6 +1,6 @@
 //! One runner, and its control.
 use maud::{Markup, html};
-use schemas::control::runners::{JournalHeads, Runner};
+use schemas::control::runners::{JournalHeads, Runner, RunnerSession};
 
 use crate::{
     components,
@@ -54,8 +54,11 @@ fn facts(caller: &Caller, runner: &Runner) -> Markup {
                     @if let (Some(id), Some(name)) = (&runner.install, &runner.install_name) {
                         div { dt { "Install" } dd { a href={ "/ui/installs/" (id) } { (name) } } }
                     }
-                    div { dt { "Version" } dd { (runner.version) } }
+                    div { dt { "Version" } dd { (version(runner)) } }
                     div { dt { "Host" } dd { (runner.host) } }
+                    @if let Some(session) = &runner.session {
+                        div { dt { "Slots" } dd { (session.slots) " (" (session.free_slots) " free)" } }
+                    }
                     div { dt { "Enrolled" } dd { (components::time(caller.now, runner.enrolled_at)) } }
                     @if let Some(at) = runner.last_contact.or(runner.disconnected_since) {
                         div { dt { "Last contact" } dd { (components::time(caller.now, at)) } }
@@ -64,9 +67,37 @@ fn facts(caller: &Caller, runner: &Runner) -> Markup {
                     div { dt { "Id" } dd { (components::id(&runner.id.to_string())) } }
                 }
                 @if !runner.identity_key.is_empty() { p { span.muted { "Identity key " } code { (runner.identity_key) } } }
+                @if let Some(session) = &runner.session { (session_facts(session)) }
+                @else { p.muted { "No current session on this server: its slots, job kinds and policy are unknown." } }
                 @if let Some(reason) = &runner.reason { p { span.muted { "Reason: " } (reason) } }
             }
         }
+    }
+}
+
+/// Version of the running program, and that of the enrolment if it is another one.
+fn version(runner: &Runner) -> String {
+    match runner.session.as_ref().and_then(|session| session.version.as_ref()) {
+        Some(running) if *running != runner.version => {
+            format!("{running} (enrolled with {})", runner.version)
+        }
+        Some(_) | None => runner.version.clone(),
+    }
+}
+
+/// Kinds of jobs that the agent accepts, and the digest of its policy.
+fn session_facts(session: &RunnerSession) -> Markup {
+    html! {
+        @if session.version.is_some() {
+            p { span.muted { "Accepts " } (session.capabilities.iter().map(|kind| components::kind(kind)).collect::<Vec<_>>().join(", ")) }
+            p {
+                span.muted { "Policy " }
+                @match &session.policy {
+                    Some(digest) => { code { (digest) } span.muted { " when the session was opened" } }
+                    None => "none: the runner allows every job that the server signs",
+                }
+            }
+        } @else { p.muted { "Another server opened the session: its job kinds and policy are unknown here." } }
     }
 }
 

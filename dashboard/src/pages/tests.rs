@@ -12,7 +12,7 @@ use schemas::control::{
     Page,
     apps::{App, ConfigVersion},
     audit::Events,
-    installs::{Install, InstallState, InstallsQuery},
+    installs::{ComponentDrift, Install, InstallState, InstallsQuery},
     jobs::{Job, LogRecord},
     runners::Runner,
     runs::{Run, RunSummary, RunsQuery, StepPlanDetails},
@@ -58,6 +58,7 @@ fn run_summary(text: &str) -> Value {
         "action": text, "state": text, "requested_by": text, "requested_by_name": text, "reason": text,
         "config_version": 1, "steps": 2, "steps_ended": 1, "requested_at": TIME,
         "waiting_plans": {"plans": 2, "add": 1, "change": 2, "destroy": 3, "since": TIME},
+        "failure": {"step": text, "reason": text}, "drift": [text],
     })
 }
 
@@ -93,13 +94,19 @@ fn run_page(text: &str) -> RunPage {
         run: run_of(text),
         details: [(format!("stp_{ULID}"), details_of(text))].into(),
         search: None,
+        log: Some((job_of(text), log_of(text))),
     }
+}
+
+fn drift() -> ComponentDrift {
+    let drift = json!({"run": format!("run_{ULID}"), "found_at": TIME, "add": 1, "change": 2, "destroy": 3});
+    serde_json::from_value(drift).unwrap()
 }
 
 fn install_of(text: &str) -> Install {
     let component = json!({
         "name": text, "kind": text, "state": text, "config_version": 1, "outputs": {text: text},
-        "reserved_by": format!("run_{ULID}"),
+        "reserved_by": format!("run_{ULID}"), "drift": drift(),
     });
     serde_json::from_value(json!({
         "id": format!("ins_{ULID}"), "name": text, "app": format!("app_{ULID}"), "app_name": text,
@@ -140,6 +147,7 @@ fn runner_of(text: &str) -> Runner {
         "id": format!("rnr_{ULID}"), "mode": text, "install": format!("ins_{ULID}"), "install_name": text,
         "state": text, "reason": text, "version": text, "host": text, "jobs": [], "enrolled_at": TIME,
         "last_contact": TIME,
+        "session": {"version": text, "capabilities": [text], "slots": 4, "free_slots": 3, "policy": digest()},
     }))
     .unwrap()
 }
@@ -218,6 +226,10 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
     let attention = Attention {
         waiting: runs_of.clone(),
         failed: runs_of.clone(),
+        drifted: vec![DriftedInstall {
+            check: runs_of[0].clone(),
+            components: [(text.to_owned(), drift())].into(),
+        }],
         unknown: vec![job_of(text)],
         disconnected: vec![runner_of(text)],
         expiring: vec![token_of(text)],

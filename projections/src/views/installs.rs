@@ -260,6 +260,36 @@ pub struct Filter {
     pub runner: Option<RunnerFilter>,
     /// True to select only installs that are failed or incomplete, or whose runner is disconnected.
     pub attention: bool,
+    pub order: Order,
+}
+
+/// Order of a list of installs. A key has the time of the creation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    #[default]
+    Key,
+    KeyDescending,
+    Name,
+    NameDescending,
+}
+
+impl Order {
+    /// Condition on the rows after the row with the key `?`, and the order. The name of an install
+    /// never changes, and a deprovisioned install can have the same one.
+    fn sql(self) -> (&'static str, &'static str) {
+        match self {
+            Order::Key => ("key > ?", "key"),
+            Order::KeyDescending => ("key < ?", "key desc"),
+            Order::Name => (
+                "(name, key) > (select name, key from projection_installs where key = ?)",
+                "name, key",
+            ),
+            Order::NameDescending => (
+                "(name, key) < (select name, key from projection_installs where key = ?)",
+                "name desc, key desc",
+            ),
+        }
+    }
 }
 
 /// Criterion for the runner of an install.
@@ -271,7 +301,7 @@ pub enum RunnerFilter {
     State(String),
 }
 
-/// Returns the installs that match the filter after `after`, oldest first.
+/// Returns the installs that match the filter after `after`, in the order of the filter.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -284,7 +314,7 @@ pub async fn page(
     const RUNNER: &str = "runner in (select key from projection_runners where state = ?)";
     const ATTENTION: &str = "(state in ('failed', 'incomplete') or runner in \
         (select key from projection_runners where state = 'disconnected'))";
-    let Filter { app, search, version, state, runner, attention } = filter;
+    let Filter { app, search, version, state, runner, attention, order } = filter;
     let mut filtered = Where::default()
         .and("app = ?", *app)
         .and("position(lower(?) in lower(name)) > 0", search.as_ref())
@@ -298,5 +328,6 @@ pub async fn page(
     if *attention {
         filtered = filtered.holds(ATTENTION);
     }
-    filtered.and("key > ?", after).first::<Installs>(executor, "key", limit).await
+    let (later, order) = order.sql();
+    filtered.and(later, after).first::<Installs>(executor, order, limit).await
 }

@@ -7,7 +7,7 @@ use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
     ids::{InstallId, RunId, StepId},
-    run::{Outcome, Run, RunEvent, StepPlan, StepState},
+    run::{Operation, Outcome, Run, RunEvent, Step, StepPlan, StepState},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
@@ -138,15 +138,30 @@ impl Row {
     pub fn install(&self) -> Option<InstallId> {
         self.state.request.as_ref().map(|request| request.install)
     }
+
+    /// Checks of this run that found drift.
+    pub fn drifted(&self) -> impl Iterator<Item = &Step> {
+        self.state.steps.iter().filter(|step| has_drift(step))
+    }
+}
+
+/// Returns true if the step is a check that found drift.
+pub fn has_drift(step: &Step) -> bool {
+    step.spec.operation == Operation::Check && step.state == StepState::Succeeded { noop: false }
 }
 
 impl Projection for Runs {
     const NAME: &'static str = "runs";
-    const VERSION: i32 = 2;
+    const VERSION: i32 = 3;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Run::NAME];
-    const COLUMNS: &'static [(&'static str, Type)] =
-        &[("install", Type::Text), ("state", Type::Text), ("finished", Type::Boolean)];
+    const COLUMNS: &'static [(&'static str, Type)] = &[
+        ("install", Type::Text),
+        ("state", Type::Text),
+        ("finished", Type::Boolean),
+        ("kind", Type::Text),
+        ("drift", Type::Boolean),
+    ];
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
@@ -238,6 +253,13 @@ impl Projection for Runs {
             Cell::text(row.install().map(|install| install.to_string()).unwrap_or_default()),
             Cell::text(row.state_name()),
             Cell::Boolean(row.state.outcome.is_some()),
+            Cell::maybe(
+                row.state
+                    .request
+                    .as_ref()
+                    .map(|request| request.kind.to_string().replace(' ', "_")),
+            ),
+            Cell::Boolean(row.drifted().next().is_some()),
         ]
     }
 }
@@ -290,4 +312,57 @@ pub async fn page(
 ) -> Result<Vec<Row>, sqlx::Error> {
     let filtered = Where::default().and("install = ?", install).and("state = ?", state);
     filtered.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
+}
+
+/// Returns the newest failed runs that no later run of the install has repaired. Actions and drift
+/// checks change no component, so they repair only a run of their own kind. Considers the newest
+/// 300 failed runs.
+///
+/// # Errors
+/// If a database operation fails.
+pub async fn unrepaired(
+    executor: impl PgExecutor<'_>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "as failed \
+         where key in (select key from projection_runs where state = 'failed' order by key desc limit 300) \
+         and not exists (select from projection_runs as later \
+             where later.install = failed.install and later.key > failed.key and later.state = 'succeeded' \
+             and (later.kind = failed.kind or \
+                 (failed.kind not in ('action', 'drift') and later.kind not in ('action', 'drift')))) \
+         order by key desc limit $1";
+    select::<Runs>(executor, rest, vec![Cell::number(limit.into())]).await
+}
+
+/// Returns the newest drift checks that found drift, except those of an install with a later
+/// successful check. Considers the newest 200 of them.
+///
+/// # Errors
+/// If a database operation fails.
+pub async fn with_drift(
+    executor: impl PgExecutor<'_>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "as found \
+         where key in (select key from projection_runs where drift order by key desc limit 200) \
+         and not exists (select from projection_runs as later \
+             where later.install = found.install and later.key > found.key and later.state = 'succeeded' \
+             and later.kind = 'drift') \
+         order by key desc limit $1";
+    select::<Runs>(executor, rest, vec![Cell::number(limit.into())]).await
+}
+
+/// Returns the newest check of an install that found drift, and the runs after it, newest first.
+/// Empty if no check found drift.
+///
+/// # Errors
+/// If a database operation fails.
+pub async fn since_drift(
+    executor: impl PgExecutor<'_>,
+    install: InstallId,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let rest = "where install = $1 \
+         and key >= (select max(key) from projection_runs where install = $1 and drift) \
+         order by key desc limit 50";
+    select::<Runs>(executor, rest, vec![Cell::text(install)]).await
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use domain::isolation::IsolationLevel;
+use domain::{digest::Digest, isolation::IsolationLevel};
 use schemas::runner::JobKind;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tracing::info;
 
 use super::{Policy, PolicyError};
@@ -63,6 +64,17 @@ impl Choice {
     pub fn record(&self, data: &Data) -> io::Result<()> {
         Journal::open(data)?.write(JournalEvent::PolicyChosen { policy: self.to_string() })?;
         data::replace_json(&record_of(data), self)
+    }
+
+    /// Returns the digest of the recorded policy file, or `None` if no file is recorded or readable.
+    pub fn digest(data: &Data) -> Option<Digest> {
+        match Choice::recorded(data).ok()?? {
+            Choice::File(path) => {
+                let bytes: [u8; 32] = Sha256::digest(fs::read(path).ok()?).into();
+                Some(bytes.into())
+            }
+            Choice::None => None,
+        }
     }
 
     pub fn policy(&self) -> Result<Policy, PolicyError> {

@@ -63,6 +63,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         journal_head: agent.sign_journal(),
         install_keys: agent.keys.signed_install_keys(),
         features: vec![FEATURE.into()],
+        policy: Choice::digest(&agent.data),
         customer_values: reported_values(agent),
     };
     let request = || {

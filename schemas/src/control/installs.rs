@@ -203,6 +203,44 @@ pub struct InstallComponent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reserved_by: Option<RunId>,
+    /// Drift that the newest check of the component found, unless it was deployed since. Present only
+    /// in the response for one install.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<ComponentDrift>,
+}
+
+/// Difference between a component and its config that a drift check found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ComponentDrift {
+    /// Id of the drift check: `run_` and a ULID.
+    #[schema(value_type = String)]
+    pub run: RunId,
+    /// Time of the result.
+    #[serde(with = "moment")]
+    pub found_at: DateTime<Utc>,
+    /// Number of resources that a deploy would create.
+    pub add: u64,
+    /// Number of resources that a deploy would change.
+    pub change: u64,
+    /// Number of resources that a deploy would destroy.
+    pub destroy: u64,
+}
+
+/// Order of a list of installs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum InstallsOrder {
+    /// Oldest first.
+    #[serde(rename = "created")]
+    Created,
+    /// Newest first.
+    #[serde(rename = "-created")]
+    CreatedDescending,
+    /// By name, from a to z.
+    #[serde(rename = "name")]
+    Name,
+    /// By name, from z to a.
+    #[serde(rename = "-name")]
+    NameDescending,
 }
 
 /// Filters and pagination of installs.
@@ -230,6 +268,10 @@ pub struct InstallsQuery {
     /// whose runner is disconnected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<bool>,
+    /// Order: `created`, `-created` (newest first), `name` or `-name`. Default: `created`. A cursor is
+    /// valid only for the order of its page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sort: Option<InstallsOrder>,
     /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]

@@ -1,6 +1,9 @@
 //! Runners: agents in customers' accounts, and build runners.
 use chrono::{DateTime, Utc};
-use domain::ids::{InstallId, JobId, RunnerId, TokenId};
+use domain::{
+    digest::Digest,
+    ids::{InstallId, JobId, RunnerId, TokenId},
+};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -43,6 +46,9 @@ pub struct Runner {
     /// if this server does not hold the runner's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
+    /// Current session. Absent if this server does not hold it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<RunnerSession>,
     /// Ids of the jobs that the runner has claimed and not finished.
     #[schema(value_type = Vec<String>)]
     pub jobs: Vec<JobId>,
@@ -57,6 +63,26 @@ pub struct Runner {
     /// connected.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub disconnected_since: Option<DateTime<Utc>>,
+}
+
+/// Session of a runner, as its agent described it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunnerSession {
+    /// Version of the running `stead-runner`. Absent if another server opened the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Kinds of jobs that the runner accepts. Absent if another server opened the session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    /// Maximum number of concurrent jobs.
+    pub slots: u32,
+    /// Slots that were free at the last call of the runner.
+    pub free_slots: u32,
+    /// Digest of the policy file of the runner. Absent if the runner has no policy, or another server
+    /// opened the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub policy: Option<Digest>,
 }
 
 /// Enrolment token of a runner, without its secret.

@@ -110,6 +110,21 @@ pub struct RunSummary {
     /// Plans that wait for an approval now. Absent if none waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_plans: Option<WaitingPlans>,
+    /// First failure of the run. Absent if nothing failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<RunFailure>,
+    /// Components whose check found drift, and `sandbox`. Absent if no check did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<String>,
+}
+
+/// Failure of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunFailure {
+    /// Name of the failed step, or `preflight`.
+    pub step: String,
+    /// Explanation of the failure.
+    pub reason: String,
 }
 
 /// Plans of a run that wait for an approval, with their changes together.

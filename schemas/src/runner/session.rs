@@ -1,6 +1,7 @@
 //! Sessions of a runner, and the long poll of a session.
 use chrono::{DateTime, Utc};
 use domain::{
+    digest::Digest,
     ids::{ExecutionId, JobId, SessionId, ValueId},
     secret::Consumer,
 };
@@ -57,6 +58,10 @@ pub struct OpenSession {
     /// ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// Digest of the runner's policy file at this moment. Absent if the runner has no policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub policy: Option<Digest>,
     /// All values that the customer set on this host, without the values themselves. The server
     /// forgets others. Absent if the runner cannot read them: then nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,6 +53,7 @@ pub(crate) async fn install(
         build: state.sandbox.as_ref().map(|has| has.build),
         outputs: state.sandbox.as_ref().map(|has| has.outputs.clone().into()).unwrap_or_default(),
         reserved_by: state.sandbox_holder.map(|holder| holder.run),
+        drift: None,
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
     let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
@@ -155,6 +156,7 @@ fn component(
         build: has.map(|has| has.build),
         outputs: has.map(|has| has.outputs.clone().into()).unwrap_or_default(),
         reserved_by,
+        drift: None,
     }
 }
 

@@ -12,7 +12,9 @@ use projections::views::{
     installs, jobs, runs,
     waiting::{self, WaitContext},
 };
-use schemas::control::runs::{Decision, Plan, Preflight, Run, RunSummary, Step, WaitingPlans};
+use schemas::control::runs::{
+    Decision, Plan, Preflight, Run, RunFailure, RunSummary, Step, WaitingPlans,
+};
 
 use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
@@ -40,7 +42,32 @@ pub(crate) async fn summary(
         requested_at: row.requested_at,
         ended_at: row.ended_at,
         waiting_plans: waiting_plans(row),
+        failure: failure(row),
+        drift: row.drifted().map(|step| waiting::name(&step.spec.target).to_owned()).collect(),
     }))
+}
+
+/// Returns the first failed step with its reason, or the failure of the preflight.
+fn failure(row: &runs::Row) -> Option<RunFailure> {
+    let failed = |step: &StepOf| step_state(&step.state) == "failed";
+    let step = row.state.steps.iter().find(|step| failed(step)).and_then(|step| {
+        Some(RunFailure {
+            step: waiting::name(&step.spec.target).to_owned(),
+            reason: reason(step)?,
+        })
+    });
+    let of_preflight = || match &row.state.preflight {
+        StateOf::Failed { reason, .. } => {
+            let detail = row.preflight.as_ref().and_then(|result| result.detail.as_deref());
+            let reason = format!("{}: {}", reason.text(), detail.unwrap_or_default());
+            Some(RunFailure { step: "preflight".into(), reason })
+        }
+        StateOf::NotRequired
+        | StateOf::Waiting
+        | StateOf::Running { .. }
+        | StateOf::Passed { .. } => None,
+    };
+    of_preflight().or(step)
 }
 
 /// Adds up the plans that wait for an approval. Returns `None` if none can be approved now.

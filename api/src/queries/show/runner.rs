@@ -31,6 +31,7 @@ pub(crate) async fn runner(
         host: format!("{}/{}{hostname}", host.os, host.arch),
         online: contact.map(|contact| contact.online),
         last_contact: contact.and_then(|contact| contact.last).or(row.state.disconnected_since),
+        session: lookup.session(row.runner),
         jobs,
         enrolled_at: row.enrolled_at,
         disconnected_since: row.state.disconnected_since,

@@ -2,7 +2,7 @@
 use schemas::control::{
     audit::{AsOf, Checkpoint, EventsQuery},
     history::InstallsDiff,
-    installs::Enrolment,
+    installs::{Enrolment, InstallsOrder},
     plugins::Plugin,
     runners::JournalHeads,
 };
@@ -18,6 +18,7 @@ pub(super) fn filters(text: &str) -> InstallsQuery {
         state: some(),
         runner: some(),
         attention: Some(true),
+        sort: Some(InstallsOrder::NameDescending),
         ..InstallsQuery::default()
     }
 }
