@@ -49,7 +49,7 @@ pub use self::{
     find::{FindPage, Found, find},
     history::{HistoryPage, history},
     home::{AppVersions, Attention, DriftedInstall, RunDay, home},
-    install::{InstallPage, install, install_as_of},
+    install::{InstallPage, InstallPast, install, install_as_of},
     installs::installs,
     job::job,
     log::{LOG_LINES, LogPage, LogPhase, LogSearch},

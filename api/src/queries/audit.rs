@@ -7,12 +7,17 @@ mod records;
 mod states;
 
 use bytes::Bytes;
-use domain::decider::Timestamp;
+use domain::{
+    decider::{Decider as _, Timestamp},
+    ids::InstallId,
+    install::Install,
+};
+use event_log::StreamId;
 use futures::{StreamExt as _, stream::BoxStream};
 use proof::key::VerifierKey;
 use schemas::{
     control::{
-        audit::{AsOf, AsOfQuery, Checkpoint, Events, EventsQuery, Proof, ProofQuery},
+        audit::{AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery},
         history::Point,
     },
     keys::KeyUse,
@@ -56,6 +61,42 @@ pub(crate) async fn events(
     records::add_readable_payloads(app, &mut items).await?;
     Ok(Events { items, scanned_through, head: selection.until })
 }
+
+/// Returns the newest events of an install that tell its history, newest first. Reservations, and the
+/// begin of applies, are left out. Reads at most 200 events of the stream.
+pub(crate) async fn timeline(
+    app: &App,
+    caller: &Caller,
+    install: InstallId,
+) -> Result<Vec<EventRecord>, Problem> {
+    caller.authorize("GET", "/v1/audit/events")?;
+    let stream = StreamId::new(Install::NAME, &install.to_string());
+    let mut items = records::newest(app, &stream, 200).await?;
+    items.retain(|event| TIMELINE.contains(&event.event_type.as_str()));
+    items.truncate(TIMELINE_EVENTS);
+    records::add_actor_names(app, &mut items).await?;
+    records::add_readable_payloads(app, &mut items).await?;
+    Ok(items)
+}
+
+/// Maximum number of events of a timeline.
+const TIMELINE_EVENTS: usize = 25;
+/// Events of an install that its timeline shows.
+const TIMELINE: [&str; 13] = [
+    "install.created",
+    "install.config_pinned",
+    "install.inputs_changed",
+    "install.auto_approve_changed",
+    "install.component_enabled",
+    "install.component_disabled",
+    "install.stack_outputs_reported",
+    "install.stack_outputs_set",
+    "install.run_finished",
+    "install.component_deployed",
+    "install.component_destroyed",
+    "install.state_accepted",
+    "install.deprovisioned",
+];
 
 /// All events up to the current head as NDJSON.
 pub(crate) async fn export(

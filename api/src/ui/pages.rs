@@ -2,11 +2,12 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use dashboard::pages::{self, AppPage, DiffPage, InstallPage, RunPage};
-use domain::ids::{AppId, JobId, RunId};
+use dashboard::pages::{self, AppPage, DiffPage, InstallPage, InstallPast, RunPage};
+use domain::ids::{AppId, InstallId, JobId, RunId};
 use schemas::control::{
     PageQuery,
     apps::DiffQuery,
+    audit::EventsQuery,
     builds::BuildsQuery,
     installs::StateQuery,
     runs::{Run, RunsQuery, StepPlanDetails},
@@ -29,6 +30,8 @@ use crate::{
 
 /// Maximum number of plans whose details a run page shows. A runner determines their size.
 const DETAILED_PLANS: usize = 8;
+/// Maximum number of changes of inputs that an install page reads.
+const INPUT_CHANGES: u32 = 200;
 /// States of a step, or of a preflight, whose job runs.
 const RUNNING: [&str; 3] = ["planning", "applying", "running"];
 /// Maximum number of entries in each list of an overview.
@@ -102,7 +105,24 @@ pub(super) async fn install(
     };
     let versions = versions.iter().map(|version| version.version).collect();
     let config = config(&app, &caller, install.app, install.config_version).await?;
-    Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions, config })))
+    let past = match frame.may(&["auditor"]) {
+        true => Some(past(&app, &caller, install.id).await?),
+        false => None,
+    };
+    Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions, config, past })))
+}
+
+/// Returns the newest events of an install, and all changes of its inputs.
+async fn past(app: &App, caller: &Caller, install: InstallId) -> Result<InstallPast, Problem> {
+    let of_type = |name: &str| EventsQuery {
+        stream: Some(format!("install/{install}")),
+        event_type: Some(name.to_owned()),
+        limit: Some(INPUT_CHANGES),
+        ..EventsQuery::default()
+    };
+    let mut inputs = audit::events(app, caller, &of_type("install.created")).await?.items;
+    inputs.extend(audit::events(app, caller, &of_type("install.inputs_changed")).await?.items);
+    Ok(InstallPast { inputs, timeline: audit::timeline(app, caller, install).await? })
 }
 
 /// Returns the parsed configuration of a version, or null if the app has no version yet.

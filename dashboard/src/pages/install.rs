@@ -9,6 +9,9 @@ use schemas::control::{
 };
 use serde_json::{Map, Value};
 
+mod past;
+
+pub use self::past::InstallPast;
 use super::{
     as_of,
     dependencies::{self, Shown},
@@ -30,12 +33,14 @@ pub struct InstallPage {
     pub versions: Vec<u32>,
     /// Parsed configuration of its version. Null if it cannot be read.
     pub config: Value,
+    /// Events of the install. None if the caller may not read them.
+    pub past: Option<InstallPast>,
 }
 
 /// Install page.
 #[must_use]
 pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
-    let InstallPage { install, newest, versions, config } = page;
+    let InstallPage { install, newest, versions, config, .. } = page;
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/installs" { "Installs" } }
         (frame::title(caller, &updates(page), &install.name, &components::badge(&install.state)))
@@ -62,11 +67,12 @@ pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
                         ))
                     } @else { (runs::table(caller, "runs", newest)) }
                 }
+                @if let Some(past) = &page.past { (past::timeline(caller, install, past)) }
             }
             div.stack {
                 (facts(caller, install))
                 (changes(caller, install, versions))
-                (values("Inputs", &install.inputs))
+                (past::inputs(caller, install, page.past.as_ref()))
                 (values("Stack outputs", &install.stack_outputs))
                 (as_of::panel(&format!("/ui/installs/{}", install.id)))
                 (history(caller, install))

@@ -126,7 +126,9 @@ fn config_of(text: &str) -> Value {
 fn install_page(text: &str) -> InstallPage {
     let newest = vec![serde_json::from_value(run_summary(text)).unwrap()];
     let config = config_of(text);
-    InstallPage { install: install_of(text), newest, versions: vec![3, 2, 1], config }
+    let events = events_of(text).items;
+    let past = Some(InstallPast { inputs: [&events[..], &events].concat(), timeline: events });
+    InstallPage { install: install_of(text), newest, versions: vec![3, 2, 1], config, past }
 }
 
 fn job_of(text: &str) -> Job {
@@ -176,7 +178,7 @@ fn version_of(text: &str) -> ConfigVersion {
 fn events_of(text: &str) -> Events {
     let event = json!({
         "position": 7, "event_id": format!("evt_{ULID}"), "stream": text, "sequence": 1, "type": text,
-        "version": "1", "recorded_at": TIME, "actor": text, "actor_name": text, "payload": {text: text},
+        "version": "1", "recorded_at": TIME, "actor": text, "actor_name": text, "payload": {text: text, "name": text, "outcome": text, "set": {text: text}, "reason": text},
         "metadata": {}, "salt": "", "leaf": "", "chain": "",
     });
     // `RawValue` needs the text of the JSON.

@@ -28,6 +28,7 @@ use crate::{
     client::{ApiRequest, ServerRejection},
     data, enrol, host, ids,
     journal::JournalEvent,
+    policy::Choice,
     shim::order::{CancelOrder, StopCause},
     tasks,
     values::customer,

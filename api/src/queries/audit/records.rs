@@ -183,6 +183,28 @@ impl EventSelection {
     }
 }
 
+/// Returns the newest events of a stream that are not in an archive, newest first.
+pub(super) async fn newest(
+    app: &App,
+    stream: &StreamId,
+    limit: u32,
+) -> Result<Vec<EventRecord>, Problem> {
+    let sql = format!("{SQL}{ONE_STREAM} order by position desc limit $8").replace("FLOOR", FLOOR);
+    let none = None::<&str>;
+    let rows = sqlx::query(&sql)
+        .bind(bigint(0))
+        .bind(bigint(app.log().position()))
+        .bind(&stream.aggregate_type)
+        .bind(&stream.aggregate_id)
+        .bind(none)
+        .bind(none)
+        .bind(none)
+        .bind(i64::from(limit))
+        .fetch_all(&app.pool)
+        .await?;
+    rows.iter().map(record).collect()
+}
+
 /// Adds the current names of actors. Only lists contain names, because exports must stay identical
 /// over time.
 pub(super) async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {

@@ -35,6 +35,7 @@ fn empty(role: &str) -> Vec<(&'static str, Markup)> {
     let mut install = install_page("plain");
     install.install.components.clear();
     (install.newest, install.versions) = (vec![], vec![]);
+    install.past = Some(InstallPast::default());
     let mut job = job_of("queued");
     job.attempts.clear();
     let mut app_page = app_page("plain");
