@@ -15,13 +15,22 @@ let changes = 0;
 let ended = false;
 let lost = false;
 
+// After an upgrade of the server, the page takes the new style sheet. New scripts need a reload, which is up to the user.
+let updated = false;
+function compareAssets(fresh) {
+  const [own, next] = [document, fresh].map((of) => of.querySelector("link[rel=stylesheet]"));
+  if (next && own.getAttribute("href") !== next.getAttribute("href")) own.setAttribute("href", next.getAttribute("href"));
+  const scripts = (of) => [...of.querySelectorAll("head script")].map((script) => script.getAttribute("src")).join();
+  updated = scripts(document) !== scripts(fresh);
+}
+
 // Says how current the page is: live, or as of the last response.
 let shown = new Date();
 function show(state) {
   const element = status();
   if (!element) return;
   const time = shown.toTimeString().slice(0, 5);
-  const text = state === "live" ? "live" : `${state} · as of ${time}`;
+  const text = (state === "live" ? "live" : `${state} · as of ${time}`) + (updated ? " · Stead was updated: reload the page" : "");
   if (element.dataset.state === state && element.dataset.shown === `${text} ${changes}`) return;
   element.dataset.state = state;
   element.dataset.shown = `${text} ${changes}`;
@@ -107,6 +116,7 @@ async function refresh() {
     if (!response.ok) throw new Error(response.statusText);
     const fresh = parse(await response.text());
     const main = fresh.querySelector("main");
+    compareAssets(fresh);
     const log = document.querySelector("#log");
     const atEnd = log && innerHeight + scrollY >= document.documentElement.scrollHeight - 40;
     changes = applyRows ? 0 : holdRows(main);

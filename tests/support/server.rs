@@ -258,6 +258,14 @@ impl Server {
         self.restart();
     }
 
+    /// Stops, and starts another program file without a build runner, on the same data and ports.
+    pub fn upgrade_to(&mut self, stead: &Path) {
+        self.stop();
+        self.environment.push((PROGRAM.into(), stead.display().to_string()));
+        self.more.push("--no-build-runner".into());
+        self.restart();
+    }
+
     /// Returns the log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()

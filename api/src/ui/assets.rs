@@ -7,7 +7,8 @@ use std::io::Write as _;
 use axum::{
     Router,
     body::Bytes,
-    http::{HeaderMap, header},
+    extract::Path,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -17,13 +18,37 @@ use flate2::{Compression, write::GzEncoder};
 use crate::state::App;
 
 pub(super) fn routes() -> Router<App> {
-    dashboard::assets::all().iter().fold(Router::new(), |routes, asset| {
+    let other_build = Router::new().route("/ui/assets/{asset}", get(of_other_build));
+    dashboard::assets::all().iter().fold(other_build, |routes, asset| {
         let compressed = gzip(asset.bytes);
         let respond = move |headers: HeaderMap| async move {
             response(asset, compressed.filter(|_| accepts_gzip(&headers)))
         };
         routes.route(&asset.path, get(respond))
     })
+}
+
+/// Returns the asset of this build for the address that another build has. During a rolling upgrade, a
+/// page of one server requests its assets from another one. A browser must not store the response.
+async fn of_other_build(Path(requested): Path<String>) -> Response {
+    let is_requested = |asset: &&Asset| {
+        requested
+            .strip_suffix(asset.name)
+            .and_then(|digest| digest.strip_suffix('-'))
+            .is_some_and(is_digest)
+    };
+    match dashboard::assets::all().iter().find(is_requested) {
+        Some(asset) => {
+            let headers =
+                [(header::CONTENT_TYPE, asset.content_type), (header::CACHE_CONTROL, "no-store")];
+            (headers, asset.bytes).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn response(asset: &'static Asset, compressed: Option<Bytes>) -> Response {

@@ -116,6 +116,21 @@ async fn first_page_with_all_its_files_is_small() {
 }
 
 #[tokio::test]
+async fn an_asset_of_another_build_is_served_and_not_stored() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let style = owner.get("/ui/assets/0123456789abcdef-stead.css").await;
+    assert_eq!(style.status(), StatusCode::OK);
+    assert_eq!(style.headers()[header::CACHE_CONTROL], "no-store");
+    assert!(style.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/css"));
+    for unknown in ["0123456789abcdef-other.css", "x-stead.css", "stead.css"] {
+        let response = owner.get(&format!("/ui/assets/{unknown}")).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{unknown}");
+    }
+    started.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_stream_names_only_the_changed_keys_that_its_pages_show() {
     let started = Started::new().await;
     let owner = Browser::logged_in(&started).await;

@@ -2,17 +2,36 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use serde_json::json;
-use tests::{Runner, Server, edge_api, stdout_of, terraform_or_skip, until};
+use tests::{Runner, Server, edge_api, program, stdout_of, terraform_or_skip, until};
 
 use super::{TIMEOUT, code};
 
 /// Maximum number of cases in a browser.
 const MAX_CASES: usize = 60;
+
+/// Writes a copy of the program with another style sheet and another script, as a later build has.
+fn next_build(dir: &Path) -> PathBuf {
+    let mut program = fs::read(program("stead")).unwrap();
+    for (text, other) in [
+        (&b"/* Design system of the dashboard"[..], &b"/* Other style of the dashboard 2"[..]),
+        (b"// Keeps the page current: waits", b"// Keeps the page current, waits"),
+    ] {
+        assert_eq!(text.len(), other.len());
+        let finder = program.windows(text.len());
+        let at = finder.into_iter().position(|part| part == text).expect("the asset is embedded");
+        program[at..at + text.len()].copy_from_slice(other);
+    }
+    let path = dir.join("stead-next");
+    fs::write(&path, program).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
 
 #[test]
 fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
@@ -62,6 +81,10 @@ fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
         match line.strip_prefix("request: ") {
             Some("kill") => server.kill(),
             Some("restart") => server.restart(),
+            Some("upgrade") => {
+                let next = next_build(server.dir());
+                server.upgrade_to(&next);
+            }
             Some(other) => panic!("unknown request: {other}"),
             None => {
                 text.push_str(&line);
