@@ -1,4 +1,6 @@
 //! One install: its state, components, inputs and runs, now or as of an earlier position.
+mod past;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -8,8 +10,6 @@ use schemas::control::{
     runs::RunSummary,
 };
 use serde_json::{Map, Value};
-
-mod past;
 
 pub use self::past::InstallPast;
 use super::{

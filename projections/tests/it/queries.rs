@@ -1,7 +1,10 @@
 //! Queries of the projections, on histories that the aggregates allow.
 use crate::support;
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use chrono::TimeDelta;
 use domain::{
@@ -13,19 +16,22 @@ use domain::{
         AppId, ExecutionId, InstallId, JobId, PrincipalId, RunId, RunnerId, SessionId, StepId,
         TokenId,
     },
+    install::Install,
     job::{
         ExecutionResult, FinalizedLog, Job, JobClass, JobCommand, JobKind, LossReason, Origin,
         Report, Work,
     },
+    run::Run,
 };
 use event_log::EventLog;
 use projections::{
     Projections,
     views::{
         apps,
+        installs::{self, Order},
         job_queue::{self, Target},
         jobs::{self, JobState},
-        timers, tokens,
+        runs, timers, tokens,
     },
 };
 use support::{database, handle, open, ulid};
@@ -258,4 +264,108 @@ async fn a_list_reads_few_more_rows_than_it_returns() {
     })
     .await;
     assert!(returned == 1 && read <= 2, "held: {returned} returned, {read} read");
+}
+
+/// Writes the row of a run with these columns. The id is the number.
+async fn add_run(
+    pool: &sqlx::PgPool,
+    n: u128,
+    (install, kind, state, drift): (u128, &str, &str, bool),
+) {
+    let row = runs::Row {
+        run: RunId(ulid(n)),
+        state: Run::default(),
+        plans: BTreeMap::new(),
+        decisions: BTreeMap::new(),
+        times: BTreeMap::new(),
+        preflight: None,
+        requested_at: Timestamp::UNIX_EPOCH,
+        ended_at: None,
+        position: 1,
+    };
+    let sql = "insert into projection_runs (key, data, install, state, finished, kind, drift) \
+               values ($1, $2::json, $3, $4, true, $5, $6)";
+    let query = sqlx::query(sql)
+        .bind(row.run.to_string())
+        .bind(serde_json::to_string(&row).unwrap())
+        .bind(InstallId(ulid(install)).to_string())
+        .bind(state)
+        .bind(kind)
+        .bind(drift);
+    query.execute(pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn failures_and_drift_end_with_a_later_run_that_covers_them() {
+    let database = database().await;
+    let pool = &database.pool;
+    for (n, of) in (1..).zip([
+        // A check repairs nothing, a deploy does.
+        (1, "upgrade", "failed", false),
+        (1, "drift", "succeeded", false),
+        (1, "deploy", "succeeded", false),
+        // Neither does an action repair an upgrade, nor a deploy an action.
+        (2, "upgrade", "failed", false),
+        (2, "action", "succeeded", false),
+        (3, "action", "failed", false),
+        (3, "deploy", "succeeded", false),
+        // A later check replaces the result of an earlier one.
+        (4, "drift", "succeeded", true),
+        (5, "drift", "succeeded", true),
+        (5, "drift", "succeeded", false),
+        (4, "deploy", "succeeded", false),
+    ]) {
+        add_run(pool, n, of).await;
+    }
+    let numbers =
+        |rows: Vec<runs::Row>| -> Vec<u128> { rows.iter().map(|row| row.run.0.0).collect() };
+    assert_eq!(numbers(runs::unrepaired(pool, 10).await.unwrap()), [6, 4]);
+    assert_eq!(numbers(runs::unrepaired(pool, 1).await.unwrap()), [6]);
+    assert_eq!(numbers(runs::with_drift(pool, 10).await.unwrap()), [8]);
+    let since =
+        async |install| numbers(runs::since_drift(pool, InstallId(ulid(install))).await.unwrap());
+    assert_eq!((since(4).await, since(1).await), (vec![11, 8], vec![]));
+}
+
+#[tokio::test]
+async fn installs_are_listed_in_each_order() {
+    let database = database().await;
+    for (n, name) in (1..).zip(["b", "a", "a"]) {
+        let row = installs::Row {
+            install: InstallId(ulid(n)),
+            state: Install::default(),
+            torn_down: BTreeSet::new(),
+            last_run: None,
+            changed_by: BTreeSet::new(),
+            begun: BTreeSet::new(),
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            position: 1,
+        };
+        let sql =
+            "insert into projection_installs (key, data, app, name) values ($1, $2::json, '', $3)";
+        let query = sqlx::query(sql).bind(row.install.to_string());
+        query
+            .bind(serde_json::to_string(&row).unwrap())
+            .bind(name)
+            .execute(&database.pool)
+            .await
+            .unwrap();
+    }
+    for (order, expected) in [
+        (Order::Key, [1, 2, 3]),
+        (Order::KeyDescending, [3, 2, 1]),
+        (Order::Name, [2, 3, 1]),
+        (Order::NameDescending, [1, 3, 2]),
+    ] {
+        let filter = installs::Filter { order, ..Default::default() };
+        let page = async |after: Option<u128>| -> Vec<u128> {
+            let after = after.map(|n| InstallId(ulid(n)));
+            let rows = installs::page(&database.pool, &filter, after, 10).await.unwrap();
+            rows.iter().map(|row| row.install.0.0).collect()
+        };
+        assert_eq!(page(None).await, expected, "{order:?}");
+        assert_eq!(page(Some(expected[0])).await, expected[1..], "{order:?}");
+        assert_eq!(page(Some(expected[1])).await, expected[2..], "{order:?}");
+    }
 }
