@@ -250,7 +250,50 @@ fn a_plan_is_approved_without_script_and_only_once() {
     let compared = owner.get("/ui/audit/diff?from=yesterday&to=&stream=").text;
     assert!(compared.contains("approved by Ann") && compared.contains("reviewed"), "{compared}");
 
+    the_log_of_a_step_is_shown_beside_the_steps(&mut owner, &path, job);
+    the_past_of_an_install_is_for_auditors(&mut owner, &mut viewer);
+    a_runner_shows_its_session(&server, &mut owner);
     a_runner_is_drained_in_bulk_and_only_once(&server, &mut owner, created["id"].as_str().unwrap());
+}
+
+fn the_log_of_a_step_is_shown_beside_the_steps(owner: &mut Browser, run: &str, job: &str) {
+    // A run that has ended well shows no log until the user selects one.
+    assert!(!owner.get(run).text.contains("id=\"log-panel\""));
+    let shown = owner.get(&format!("{run}?log={job}")).text;
+    let log = format!("data-log=\"{job}.1\"");
+    assert!(shown.contains(&log) && shown.contains("class=\"record"), "{shown}");
+    let (_, rest) = shown.split_once("data-last=\"").unwrap();
+    let last = rest.split('"').next().unwrap();
+    // An open page requests the lines after its last one. The lines of another log are complete.
+    let later = owner.get(&format!("{run}?log={job}&of={job}.1&since={last}")).text;
+    assert!(!later.contains("class=\"record"), "{later}");
+    let other = owner.get(&format!("{run}?log={job}&of={job}.2&since={last}")).text;
+    assert!(other.contains("class=\"record"), "{other}");
+    // A job of another run is not shown.
+    let none = owner.get(&format!("{run}?log=job_01ARZ3NDEKTSV4RRFFQ69G5FAV"));
+    assert!(none.status == StatusCode::OK && !none.text.contains("id=\"log-panel\""));
+}
+
+fn the_past_of_an_install_is_for_auditors(owner: &mut Browser, viewer: &mut Browser) {
+    let page = owner.get("/ui/installs/acme").text;
+    assert!(page.contains("id=\"timeline-rows\"") && page.contains("set by "), "{page}");
+    assert!(page.contains("run finished") && page.contains("default of the version"), "{page}");
+    let page = viewer.get("/ui/installs/acme").text;
+    assert!(!page.contains("id=\"timeline-rows\"") && !page.contains("set by "), "{page}");
+    assert_eq!(owner.get("/ui/installs?sort=-name").status, StatusCode::OK);
+    assert_eq!(owner.get("/ui/installs?sort=size").status, StatusCode::BAD_REQUEST);
+}
+
+fn a_runner_shows_its_session(server: &Server, owner: &mut Browser) {
+    let runners = server.cli_json(&["runners", "list"]);
+    let of_install = |runner: &&serde_json::Value| runner["mode"] == "install";
+    let runner = runners.as_array().unwrap().iter().find(of_install).unwrap();
+    let digest = runner["session"]["policy"].as_str().unwrap();
+    let page = owner.get(&format!("/ui/runners/{}", runner["id"].as_str().unwrap())).text;
+    assert!(
+        page.contains("Slots") && page.contains("preflight") && page.contains(digest),
+        "{page}"
+    );
 }
 
 fn a_runner_is_drained_in_bulk_and_only_once(server: &Server, owner: &mut Browser, install: &str) {
