@@ -1,6 +1,6 @@
 //! Builds of an app, and one build with the log of its job.
 use axum::{extract::State, response::Response};
-use dashboard::pages::{self, LogPage};
+use dashboard::pages::{self, LOG_LINES, LogPage};
 use domain::ids::BuildId;
 use schemas::control::builds::BuildsQuery;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ pub(super) async fn build(
         None => None,
     };
     let log = match &job {
-        Some(job) => part_of(&app, &caller, job, part).await?,
+        Some(job) => part_of(&app, &caller, job, part, LOG_LINES).await?,
         None => LogPage::default(),
     };
     let frame = caller_of(&app, &caller, &session).await?;

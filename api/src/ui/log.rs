@@ -131,7 +131,7 @@ pub(super) async fn attempts(
 }
 
 /// Returns a part of the log of a job. A job without attempts has an empty one.
-async fn part_of(
+pub(super) async fn part_of(
     app: &App,
     caller: &Caller,
     job: &Job,
