@@ -7,11 +7,7 @@ mod records;
 mod states;
 
 use bytes::Bytes;
-use domain::{
-    decider::{Decider as _, Timestamp},
-    ids::InstallId,
-    install::Install,
-};
+use domain::{decider::Timestamp, ids::InstallId, install::Install};
 use event_log::StreamId;
 use futures::{StreamExt as _, stream::BoxStream};
 use proof::key::VerifierKey;
@@ -70,7 +66,7 @@ pub(crate) async fn timeline(
     install: InstallId,
 ) -> Result<Vec<EventRecord>, Problem> {
     caller.authorize("GET", "/v1/audit/events")?;
-    let stream = StreamId::new(Install::NAME, &install.to_string());
+    let stream = StreamId::of::<Install>(install);
     let mut items = records::newest(app, &stream, 200).await?;
     items.retain(|event| TIMELINE.contains(&event.event_type.as_str()));
     items.truncate(TIMELINE_EVENTS);

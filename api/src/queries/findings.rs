@@ -16,7 +16,7 @@ use super::{lookup::Lookup, show};
 use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Maximum number of failed runs that a summary reads.
-pub(crate) const FAILED_RUNS: u32 = 50;
+const FAILED_RUNS: u32 = 50;
 
 /// Install with components that differ from their config.
 #[derive(Debug, Clone)]

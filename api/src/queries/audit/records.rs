@@ -189,7 +189,7 @@ pub(super) async fn newest(
     stream: &StreamId,
     limit: u32,
 ) -> Result<Vec<EventRecord>, Problem> {
-    let sql = format!("{SQL}{ONE_STREAM} order by position desc limit $8").replace("FLOOR", FLOOR);
+    let sql = format!("{SQL}{ONE_STREAM} order by sequence desc limit $8").replace("FLOOR", FLOOR);
     let none = None::<&str>;
     let rows = sqlx::query(&sql)
         .bind(bigint(0))
