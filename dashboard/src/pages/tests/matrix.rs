@@ -3,6 +3,15 @@ use schemas::control::audit::EventsQuery;
 
 use super::*;
 
+/// States of the pages.
+const STATES: [&str; 6] = [
+    "empty",
+    "typical",
+    "everything failing",
+    "hostile strings",
+    "graph of 200 nodes",
+    "10,000 rows",
+];
 /// Elements without an end tag.
 const VOID: [&str; 4] = ["meta", "link", "input", "br"];
 
@@ -94,11 +103,11 @@ fn long(role: &str, rows: usize) -> Vec<(&'static str, Markup)> {
 
 #[test]
 fn every_page_is_well_formed_for_every_role_in_every_state() {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     let mut check_all = |state: &'static str, role: &str, pages: Vec<(&'static str, Markup)>| {
-        *counts.entry(state).or_default() += pages.len();
         for (name, page) in pages {
             check(&format!("{name} for {role}, {state}"), &page.into_string());
+            *counts.entry(name).or_default().entry(state).or_default() += 1;
         }
     };
     for role in ROLES {
@@ -120,6 +129,34 @@ fn every_page_is_well_formed_for_every_role_in_every_state() {
         assert!(rows >= 10_000, "{name}: {rows}");
     }
     check_all("10,000 rows", "owner", pages);
-    let all: usize = counts.values().sum();
-    eprintln!("{all} pages: {counts:?}");
+    let table = table(&counts);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/dashboard/counts.md");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &table).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), table, "UPDATE_GOLDEN=1 writes {path}");
+}
+
+/// Numbers of the checked documents of each page in each state, as Markdown.
+fn table(counts: &BTreeMap<&'static str, BTreeMap<&'static str, usize>>) -> String {
+    let of = |state: &str| -> usize { counts.values().filter_map(|of| of.get(state)).sum() };
+    let row = |name: &str, cell: &dyn Fn(&str) -> usize| {
+        let cells = STATES.map(|state| match cell(state) {
+            0 => String::new(),
+            count => count.to_string(),
+        });
+        format!("| {name} | {} |\n", cells.join(" | "))
+    };
+    let rows =
+        counts.iter().map(|(name, of)| row(name, &|state| of.get(state).copied().unwrap_or(0)));
+    let rows: String = rows.collect();
+    format!(
+        "# Checked documents\n\nNumber of documents of each page in each state, over {} roles. Hostile strings: {} of \
+         them in every place.\n\n| page | {} |\n|---{}|\n{rows}{}",
+        ROLES.len(),
+        HOSTILE.len(),
+        STATES.join(" | "),
+        "|--:".repeat(STATES.len()),
+        row("**all**", &of),
+    )
 }
