@@ -316,7 +316,7 @@ pub async fn page(
 
 /// Returns the newest failed runs that no later run of the install has repaired. Actions and drift
 /// checks change no component, so they repair only a run of their own kind. Considers the newest
-/// 300 failed runs.
+/// 100 failed runs.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -325,7 +325,7 @@ pub async fn unrepaired(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     let rest = "as failed \
-         where key in (select key from projection_runs where state = 'failed' order by key desc limit 300) \
+         where key in (select key from projection_runs where state = 'failed' order by key desc limit 100) \
          and not exists (select from projection_runs as later \
              where later.install = failed.install and later.key > failed.key and later.state = 'succeeded' \
              and (later.kind = failed.kind or \
@@ -335,7 +335,7 @@ pub async fn unrepaired(
 }
 
 /// Returns the newest drift checks that found drift, except those of an install with a later
-/// successful check. Considers the newest 200 of them.
+/// successful check. Considers the newest 40 of them.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -344,7 +344,7 @@ pub async fn with_drift(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     let rest = "as found \
-         where key in (select key from projection_runs where drift order by key desc limit 200) \
+         where key in (select key from projection_runs where drift order by key desc limit 40) \
          and not exists (select from projection_runs as later \
              where later.install = found.install and later.key > found.key and later.state = 'succeeded' \
              and later.kind = 'drift') \
