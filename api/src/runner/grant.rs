@@ -142,10 +142,8 @@ pub(super) async fn manifest(
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let work = work.ok_or_else(|| Problem::not_found(job))?;
     let digest = work.manifest;
-    let payload = match blob::get(&app.pool, &digest).await {
-        Ok(Some(payload)) => payload,
-        Ok(None) | Err(BlobError::Damaged(_)) => return Ok(Err(LostManifest(digest))),
-        Err(error @ (BlobError::Database(_) | BlobError::Digest(_))) => return Err(error.into()),
+    let Some(payload) = stored_manifest(app, &digest).await? else {
+        return Ok(Err(LostManifest(digest)));
     };
     let secrets = references(&payload);
     let values = match work.origin {
@@ -161,11 +159,20 @@ pub(super) async fn manifest(
     Ok(Ok(SignedManifest { envelope, values }))
 }
 
+/// Returns the bytes of a manifest. `None` if they are lost or damaged.
+async fn stored_manifest(app: &App, digest: &Digest) -> Result<Option<Vec<u8>>, Problem> {
+    match blob::get(&app.pool, digest).await {
+        Ok(payload) => Ok(payload),
+        Err(BlobError::Damaged(_)) => Ok(None),
+        Err(error @ (BlobError::Database(_) | BlobError::Digest(_))) => Err(error.into()),
+    }
+}
+
 /// Returns true if the manifest of the job refers to sensitive values.
 pub(super) async fn has_references(app: &App, job: JobId) -> Result<bool, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
-    let payload = blob::get(&app.pool, &digest).await?.unwrap_or_default();
+    let payload = stored_manifest(app, &digest).await?.unwrap_or_default();
     Ok(!references(&payload).is_empty())
 }
 
