@@ -44,6 +44,14 @@ impl InstallKeys {
         PublicKeys::of(self.generation, keys.public_encryption(), signing)
     }
 
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    pub(crate) fn key_set(&self) -> KeySet {
+        KeySet::derive(&self.secret, self.generation)
+    }
+
     /// Derives the keys of one component.
     pub fn component(&self, component: &str) -> ComponentKeys {
         ComponentKeys {
