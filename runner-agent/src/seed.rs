@@ -71,9 +71,14 @@ fn create(data: &Data) -> io::Result<InstallKeys> {
     const FIRST: u32 = 1;
     let seed = Seed::generate(&mut install_keys::os_rng());
     let digits = Zeroizing::new(hex::encode(seed.expose()));
-    let line = Zeroizing::new(format!("{} {FIRST}", *digits));
-    data::replace(&data.path(FILE), line.as_bytes())?;
+    import(data, &digits, FIRST)?;
     Ok(InstallKeys::new(&seed, FIRST))
+}
+
+/// Stores a seed in hexadecimal with the generation of its keys.
+pub(crate) fn import(data: &Data, digits: &str, generation: u32) -> io::Result<()> {
+    let line = Zeroizing::new(format!("{digits} {generation}"));
+    data::replace(&data.path(FILE), line.as_bytes())
 }
 
 /// Returns the public keys with a signature of the identity key, for the server.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use install_keys::Of;
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -22,10 +23,13 @@ use crate::{
     images::{ImageSettings, record_registry},
     keys::Keys,
     policy::{self, Choice, publishers},
-    seed,
+    recovery, seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
+
+const BUILD_RECIPIENT: &str =
+    "cannot add a recovery recipient: a build runner has no keys of an install; remove --recovery";
 
 /// Runs the agent until it must exit.
 pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
@@ -124,6 +128,7 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         open_install_keys(data, keys, stored.mode, true)?;
         publishers::record(data, &run.plugin_publisher)?;
         enrol::store_identity(data, &stored)?;
+        add_recipients(data, keys, &stored, run)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
                 "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
@@ -137,6 +142,9 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         Mode::Install => RunnerMode::Install,
         Mode::Build => RunnerMode::Build,
     };
+    if mode == RunnerMode::Build && !run.recovery.is_empty() {
+        bail!(BUILD_RECIPIENT);
+    }
     let server =
         run.server.clone().with_context(|| format!("cannot enrol: --server is {needed}"))?;
     check_url(&server, run.allow_http)?;
@@ -156,7 +164,25 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
+    add_recipients(data, keys, &identity, run)?;
+    if let Some(warning) =
+        keys.install.as_ref().and_then(|it| recovery::warning(data, it, &identity))
+    {
+        warn!("{warning}");
+    }
     Ok(identity)
+}
+
+/// Wraps the seed for the recipients of the command line.
+fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> anyhow::Result<()> {
+    if run.recovery.is_empty() {
+        return Ok(());
+    }
+    let (Some(keys), Some(install)) = (&keys.install, identity.install) else {
+        bail!(BUILD_RECIPIENT);
+    };
+    let of = Of { log_id: &identity.log_id, install };
+    run.recovery.iter().try_for_each(|to| recovery::add(data, keys, &of, to).map(drop))
 }
 
 /// Opens the keys of the install, or creates them. A build runner has none.

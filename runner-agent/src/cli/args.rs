@@ -4,7 +4,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
 
-use super::{journal::JournalArgs, secret::SecretCommand, state::StateCommand};
+use super::{
+    journal::JournalArgs,
+    recovery::{RecoverArgs, RecoveryCommand},
+    secret::SecretCommand,
+    state::StateCommand,
+};
 use crate::{
     budgets::Budgets,
     images::{Mirror, RegistryChoice, parse_mirror},
@@ -129,6 +134,10 @@ pub(crate) struct Run {
     /// host). The runner records it [default: the recorded one, else `sandbox`]
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
+    /// Recovery recipient: public key of an age identity, age1…, whose private key you keep offline; may be
+    /// repeated. Only `recovery remove` removes it
+    #[arg(long, value_name = "RECIPIENT")]
+    pub(crate) recovery: Vec<install_keys::Recipient>,
     /// Maximum number of concurrent jobs
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
@@ -200,6 +209,26 @@ vendor's server does not control: a server could show the vendor other keys.")]
         #[command(subcommand)]
         command: SecretCommand,
     },
+    /// Choose who can recover the keys of the install on another host
+    #[command(after_help = "\
+Create an identity on another host, and keep its private key offline:
+  age-keygen -o recovery-identity.txt
+Then, on this host:
+  stead-runner recovery add age1… --data /var/lib/stead-runner
+  stead-runner recovery export age1… --data /var/lib/stead-runner > wrapped-seed.json
+  stead-runner fingerprint --data /var/lib/stead-runner")]
+    Recovery {
+        #[command(subcommand)]
+        command: RecoveryCommand,
+    },
+    /// Recover the keys of an install on a new host, into a new data directory
+    #[command(after_help = "\
+Example:
+  stead-runner recover --data /var/lib/stead-runner --wrapped wrapped-seed.json \\
+    --identity recovery-identity.txt --install ins_01JD… --fingerprint sha256:4f…
+
+The runner is disabled until you run `stead-runner enable`. Nothing changes if the seed is refused.")]
+    Recover(Box<RecoverArgs>),
     /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,
     /// List jobs that need your approval (policy key `require_approval`)

@@ -1,0 +1,146 @@
+//! `stead-runner recovery` and `stead-runner recover`: the install's keys on another host.
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use domain::ids::InstallId;
+use install_keys::{Fingerprint, InstallKeys, Of, Recipient, RecoveryIdentity};
+use zeroize::Zeroizing;
+
+use crate::{
+    data::Data,
+    enrol::{self, Identity},
+    recovery::{self, Request},
+    seed, show,
+};
+
+/// Maximum size in bytes of a wrapped seed, and of a file with an identity.
+const MAX_FILE: u64 = 64 * 1024;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecoveryCommand {
+    /// Wrap the seed of the install for a recipient
+    Add {
+        /// Public key of an age identity whose private key you keep offline: age1…
+        recipient: Recipient,
+    },
+    /// List the recipients
+    List,
+    /// Print the wrapped seed of a recipient, to store it outside this host
+    Export {
+        /// Recipient, from `stead-runner recovery list`
+        recipient: Recipient,
+    },
+    /// Remove a recipient from this host. Exported copies stay usable
+    Remove {
+        /// Recipient, from `stead-runner recovery list`
+        recipient: Recipient,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// Wrapped seed, from `stead-runner recovery export`
+    #[arg(long, value_name = "FILE")]
+    wrapped: PathBuf,
+    /// File with the private key of the recipient, as age-keygen writes it
+    #[arg(long, value_name = "FILE")]
+    identity: PathBuf,
+    /// Install whose keys you recover
+    #[arg(long)]
+    install: InstallId,
+    /// Fingerprint that the lost host printed (`stead-runner fingerprint`), from your own records
+    #[arg(long)]
+    fingerprint: Fingerprint,
+}
+
+pub(super) fn run(command: RecoveryCommand, data: &Data) -> anyhow::Result<ExitCode> {
+    match command {
+        RecoveryCommand::Add { recipient } => {
+            let (keys, identity, install) = keys(data)?;
+            let of = Of { log_id: &identity.log_id, install };
+            let path = recovery::add(data, &keys, &of, &recipient)?;
+            eprintln!(
+                "Store a copy outside this host, with the fingerprint: stead-runner recovery export {recipient}; \
+                 stead-runner fingerprint"
+            );
+            show::print(&format!("{}\n", path.display()))
+        }
+        RecoveryCommand::List => show::print(&show::sanitized(&list(data)?)),
+        RecoveryCommand::Export { recipient } => {
+            let missing = || unknown("export", &recipient);
+            let wrapped = recovery::find(data, &recipient)?.with_context(missing)?;
+            show::print(&(serde_json::to_string_pretty(&wrapped)? + "\n"))
+        }
+        RecoveryCommand::Remove { recipient } => {
+            if !recovery::remove(data, &recipient)? {
+                bail!(unknown("remove", &recipient));
+            }
+            show::print(&format!("Removed {recipient}. Exported copies stay usable\n"))
+        }
+    }
+}
+
+fn unknown(verb: &str, recipient: &Recipient) -> String {
+    format!(
+        "cannot {verb} {recipient}: it is no recipient of this runner; `stead-runner recovery list` lists them"
+    )
+}
+
+fn keys(data: &Data) -> anyhow::Result<(InstallKeys, Identity, InstallId)> {
+    let missing = "cannot find the keys of the install: the runner is not enrolled, or has not started \
+                   since the update; start it";
+    let identity = enrol::stored_identity(data)?.context(missing)?;
+    let install = identity.install.context("a build runner has no keys of an install")?;
+    Ok((seed::open(data)?.context(missing)?, identity, install))
+}
+
+fn list(data: &Data) -> anyhow::Result<String> {
+    let (keys, identity, install) = keys(data)?;
+    let of = Of { log_id: &identity.log_id, install };
+    let recipients = recovery::list(data)?;
+    if recipients.is_empty() {
+        return Ok("No recipients: `stead-runner recovery add age1…` adds one\n".into());
+    }
+    let line = |wrapped: &install_keys::WrappedSeed| {
+        let is_current = wrapped.is_current(&of, &keys);
+        let state = if is_current { "current" } else { "outdated: add the recipient again" };
+        format!("{}  {state}\n", wrapped.recipient())
+    };
+    Ok(recipients.iter().map(line).collect())
+}
+
+/// Recovers the keys into a new data directory.
+pub(super) fn recover(
+    args: &RecoverArgs,
+    open: impl FnOnce() -> anyhow::Result<Data>,
+) -> anyhow::Result<ExitCode> {
+    let wrapped = serde_json::from_str(&read(&args.wrapped)?).with_context(|| {
+        format!("cannot read {}: it is not a complete wrapped seed", args.wrapped.display())
+    })?;
+    let identity = RecoveryIdentity::parse(&read(&args.identity)?)
+        .with_context(|| format!("cannot read {}", args.identity.display()))?;
+    let (install, fingerprint) = (args.install, args.fingerprint);
+    recovery::recover(&Request { wrapped, identity, install, fingerprint }, open)?;
+    eprintln!(
+        "Let the vendor revoke the former runner. Then enrol this one with a new token: stead-runner enrol. It is \
+         disabled until you run `stead-runner enable`"
+    );
+    show::print(&format!("Recovered the keys of {install}\n"))
+}
+
+fn read(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let reading = || format!("cannot read {}", path.display());
+    let mut text = Zeroizing::new(String::new());
+    let file = fs::File::open(path).with_context(reading)?;
+    file.take(MAX_FILE + 1).read_to_string(&mut text).with_context(reading)?;
+    if text.len() as u64 > MAX_FILE {
+        bail!("cannot read {}: the file is larger than 64 KiB", path.display());
+    }
+    Ok(text)
+}
