@@ -57,6 +57,7 @@ impl From<InstallError> for Problem {
             InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
             | InstallError::HasRunner { .. }
+            | InstallError::GenerationWasUsed { .. }
             | InstallError::HasResources
             | InstallError::NotFirstProvision
             | InstallError::NoSuchComponent { .. }
@@ -286,6 +287,7 @@ impl From<RunnerError> for Problem {
             RunnerError::InstallRequired | RunnerError::InstallNotAllowed => Code::Invalid,
             RunnerError::AlreadyEnrolled
             | RunnerError::KeyWasReplaced
+            | RunnerError::NoFormerKeys
             | RunnerError::GenerationNotLater { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())

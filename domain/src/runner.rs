@@ -17,7 +17,9 @@ mod tests;
 pub use command::RunnerCommand;
 pub use error::RunnerError;
 pub use event::RunnerEvent;
-pub use state::{Host, Identity, InstallPublicKeys, Refusal, RefusedBy, Runner, RunnerMode, Side};
+pub use state::{
+    Host, Identity, InstallPublicKeys, Refusal, RefusedBy, Runner, RunnerMode, Side, WrappedSeed,
+};
 
 type Decision = Result<Vec<RunnerEvent>, RunnerError>;
 
@@ -37,6 +39,7 @@ impl Decider for Runner {
                 }
                 Rekey { .. }
                 | ReplaceInstallKeys(_)
+                | ChangeRecoveryRecipients { .. }
                 | RequestRekey { .. }
                 | Disconnect { .. }
                 | Reconnect
@@ -63,6 +66,7 @@ impl Decider for Runner {
             ),
             Rekey { .. }
             | ReplaceInstallKeys(_)
+            | ChangeRecoveryRecipients { .. }
             | RequestRekey { .. }
             | Reconnect
             | Drain { .. }
@@ -94,6 +98,13 @@ impl Decider for Runner {
                 }
                 Some(_) | None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
             },
+            ChangeRecoveryRecipients { .. } if identity.install.is_none() => {
+                Err(RunnerError::InstallNotAllowed)
+            }
+            ChangeRecoveryRecipients { recipients } => unless_done(
+                self.recipients == recipients,
+                RunnerEvent::RecoveryRecipientsChanged { recipients },
+            ),
             RequestRekey { by, reason } => {
                 unless_done(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
@@ -135,6 +146,7 @@ impl Decider for Runner {
                     identity.install_keys = Some(keys);
                 }
             }
+            RunnerEvent::RecoveryRecipientsChanged { recipients } => self.recipients = recipients,
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
             RunnerEvent::Disconnected { last_contact_at, stopped } => {
                 (self.disconnected_since, self.stopped) = (Some(last_contact_at), stopped);

@@ -45,6 +45,9 @@ pub enum RecoveryError {
     /// The seed belongs to another install.
     #[error("the wrapped seed belongs to another install: {0}")]
     OtherInstall(InstallId),
+    /// The seed belongs to an install of another log.
+    #[error("the wrapped seed belongs to the log of another server")]
+    OtherLog,
     /// The seed is wrapped for another recipient.
     #[error(
         "wrong recovery key: the seed is wrapped for {0}, which is not the recipient of this identity"

@@ -1,28 +1,26 @@
 //! Recovery of the install's keys on another host.
 //!
 //! `recovery/RECIPIENT.json` contains the seed, wrapped for one recipient of the customer. Only the
-//! holder of the recipient's private key can read it, so the customer may store copies anywhere.
-use std::{fs, io, path::PathBuf};
+//! holder of the recipient's private key can read it. The agent sends the wrapped seeds to the server
+//! when it opens a session, and [`successor`] reads them there on a new host.
+pub(crate) mod successor;
+
+use std::{fs, io, path::PathBuf, time::SystemTime};
 
 use anyhow::{Context as _, bail};
-use domain::ids::InstallId;
-use install_keys::{Fingerprint, InstallKeys, Of, Recipient, RecoveryIdentity, WrappedSeed};
-use zeroize::Zeroizing;
+use install_keys::{InstallKeys, Of, Recipient, WrappedSeed};
+use schemas::runner::MAX_RECIPIENTS;
 
 use crate::{
     data::{self, Data},
-    disable,
     enrol::Identity,
-    seed,
 };
 
 const DIRECTORY: &str = "recovery";
-/// Maximum number of recipients.
-const MAX_RECIPIENTS: usize = 10;
 
 /// Returns the warning of a runner whose keys cannot be recovered, for its log and its status.
 pub fn warning(data: &Data, keys: &InstallKeys, identity: &Identity) -> Option<&'static str> {
-    let Some(install) = identity.install else { return None };
+    let install = identity.install?;
     let of = Of { log_id: &identity.log_id, install };
     let stored = list(data).unwrap_or_default();
     let has_current = stored.iter().any(|wrapped| wrapped.is_current(&of, keys));
@@ -32,7 +30,7 @@ pub fn warning(data: &Data, keys: &InstallKeys, identity: &Identity) -> Option<&
     )
 }
 
-/// Wraps the seed for a recipient, and returns the file. A repeated call wraps it again.
+/// Wraps the seed for a recipient, and returns the file. Keeps a wrapped seed of the current keys.
 pub fn add(
     data: &Data,
     keys: &InstallKeys,
@@ -45,6 +43,11 @@ pub fn add(
             "cannot add the recipient: this runner has {MAX_RECIPIENTS} recipients; remove one with \
              `stead-runner recovery remove`"
         );
+    }
+    if let Ok(Some(existing)) = find(data, recipient)
+        && existing.is_current(of, keys)
+    {
+        return Ok(path);
     }
     let wrapped = keys.wrap_seed(of, recipient, &mut install_keys::os_rng());
     let wrapped = wrapped.context("cannot wrap the seed")?;
@@ -96,54 +99,33 @@ fn path(data: &Data, recipient: &Recipient) -> PathBuf {
     data.path(&format!("{DIRECTORY}/{recipient}.json"))
 }
 
-/// Wrapped seed that the customer recovers, with what the customer expects of it.
-pub struct Request {
-    pub wrapped: WrappedSeed,
-    pub identity: RecoveryIdentity,
-    pub install: InstallId,
-    pub fingerprint: Fingerprint,
+/// Returns the time of the last change of the recipients.
+pub(crate) fn changed_at(data: &Data) -> Option<SystemTime> {
+    fs::metadata(data.path(DIRECTORY)).ok()?.modified().ok()
 }
 
-/// Imports the seed into a new data directory, and disables its runner. `open` opens the directory
-/// after all checks of the seed, so that a wrong seed changes nothing.
-pub fn recover(
-    request: &Request,
-    open: impl FnOnce() -> anyhow::Result<Data>,
-) -> anyhow::Result<InstallKeys> {
-    let recovered =
-        request.wrapped.recover(request.install, &request.fingerprint, &request.identity);
-    let recovered = recovered.context("cannot recover the install")?;
-    let data = open()?;
-    let Some(_lock) = data.lock()? else {
-        bail!("cannot recover the install: an agent uses {}; stop it", data.root().display());
+/// Returns the wrapped seeds for the server: those of the current keys.
+pub(crate) fn reported(
+    data: &Data,
+    keys: &InstallKeys,
+    of: &Of<'_>,
+) -> anyhow::Result<Vec<schemas::runner::WrappedSeed>> {
+    let current = list(data)?.into_iter().filter(|wrapped| wrapped.is_current(of, keys));
+    let seed = |wrapped: WrappedSeed| -> anyhow::Result<_> {
+        let (recipient, generation) = (wrapped.recipient().into(), keys.generation());
+        let wrapped = serde_json::to_string(&wrapped)?;
+        Ok(schemas::runner::WrappedSeed { recipient, generation, wrapped })
     };
-    if seed::open(&data)?.is_some() || data.path("runner.json").try_exists()? {
-        bail!(
-            "cannot recover the install: {} belongs to a runner; pass a new directory with --data",
-            data.root().display()
-        );
-    }
-    // First, so that a runner with these keys never starts enabled.
-    let reason = format!(
-        "recovered the keys of {}; the states that the server claims are unproved: check them, then run \
-         `stead-runner enable`",
-        request.install
-    );
-    disable::disable(&data, &reason, false)?;
-    let keys = InstallKeys::new(&recovered.seed, recovered.generation);
-    let digits = Zeroizing::new(hex::encode(recovered.seed.expose()));
-    seed::import(&data, &digits, recovered.generation)?;
-    Ok(keys)
+    current.map(seed).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use domain::ids::InstallId;
 
-    const SECRET: &str =
-        "AGE-SECRET-KEY-13ZDW9XYMMA2ZTKZMCKGWU39GHPLXFVFNCG0XHGWLWXYHR0WVYPZSJ9DMV7";
-    const OTHER: &str =
-        "AGE-SECRET-KEY-1UTKZ4G5ZCVHH2Z38G2484L3TV7PXF877GWM0TQ0YJ6QP9HSCPCDQMN6GKW";
+    use super::*;
+    use crate::seed;
+
     const RECIPIENT: &str = "age1mz625ny4ugt7hk07qml93y7wte4hd28ftwejjy3elg3ux59jk5yqsys3dy";
 
     fn of() -> Of<'static> {
@@ -152,52 +134,6 @@ mod tests {
 
     fn recipient() -> Recipient {
         RECIPIENT.parse().unwrap()
-    }
-
-    /// Returns a runner with a recipient, and the request that recovers its keys.
-    fn lost_runner() -> (InstallKeys, Request) {
-        let dir = tempfile::tempdir().unwrap();
-        let data = Data::open(dir.path()).unwrap();
-        let keys = seed::open_or_create(&data, false).unwrap();
-        add(&data, &keys, &of(), &recipient()).unwrap();
-        let wrapped = find(&data, &recipient()).unwrap().unwrap();
-        let identity = RecoveryIdentity::parse(SECRET).unwrap();
-        let fingerprint = keys.public().fingerprint(&of());
-        (keys, Request { wrapped, identity, install: of().install, fingerprint })
-    }
-
-    #[test]
-    fn a_new_host_recovers_the_keys_and_starts_disabled() {
-        let (keys, request) = lost_runner();
-        let dir = tempfile::tempdir().unwrap();
-        let open = || -> anyhow::Result<Data> { Ok(Data::open(dir.path())?) };
-        assert_eq!(recover(&request, open).unwrap().public(), keys.public());
-        let data = Data::open(dir.path()).unwrap();
-        assert_eq!(seed::open_or_create(&data, false).unwrap().public(), keys.public());
-        let reason = disable::disabled(&data).unwrap().reason;
-        assert!(reason.contains("unproved"), "{reason}");
-        // A second recovery would replace the keys of a runner.
-        let before = fs::read(data.path("keys/install")).unwrap();
-        let error = recover(&request, open).unwrap_err().to_string();
-        assert!(error.contains("belongs to a runner"), "{error}");
-        assert_eq!(fs::read(data.path("keys/install")).unwrap(), before);
-    }
-
-    #[test]
-    fn a_refused_seed_changes_nothing() {
-        let (_, good) = lost_runner();
-        let (_, other) = lost_runner();
-        let wrong_key = RecoveryIdentity::parse(OTHER).unwrap();
-        let cases = [
-            (Request { identity: wrong_key, ..lost_runner().1 }, "wrong recovery key"),
-            (Request { install: InstallId(ulid::Ulid(2)), ..lost_runner().1 }, "another install"),
-            (Request { wrapped: other.wrapped, ..good }, "the expected fingerprint"),
-        ];
-        for (request, name) in cases {
-            let error = recover(&request, || bail!("opened the directory")).unwrap_err();
-            let error = format!("{error:#}");
-            assert!(error.contains(name), "{name}: {error}");
-        }
     }
 
     #[test]
@@ -210,6 +146,10 @@ mod tests {
         add(&data, &keys, &of(), &recipient()).unwrap();
         assert_eq!(list(&data).unwrap().len(), 1);
         assert!(list(&data).unwrap()[0].is_current(&of(), &keys));
+        let reported = reported(&data, &keys, &of()).unwrap();
+        assert_eq!((reported.len(), reported[0].problem()), (1, None));
+        // The server cannot use those of former keys.
+        assert!(super::reported(&data, &keys.successor(), &of()).unwrap().is_empty());
         for number in 1..MAX_RECIPIENTS {
             fs::copy(&file, file.with_file_name(format!("{number}.json"))).unwrap();
         }

@@ -69,15 +69,15 @@ fn parse(text: &str) -> Option<InstallKeys> {
 
 fn create(data: &Data) -> io::Result<InstallKeys> {
     const FIRST: u32 = 1;
-    let seed = Seed::generate(&mut install_keys::os_rng());
-    let digits = Zeroizing::new(hex::encode(seed.expose()));
-    import(data, &digits, FIRST)?;
-    Ok(InstallKeys::new(&seed, FIRST))
+    let keys = InstallKeys::new(&Seed::generate(&mut install_keys::os_rng()), FIRST);
+    store(data, &keys)?;
+    Ok(keys)
 }
 
-/// Stores a seed in hexadecimal with the generation of its keys.
-pub(crate) fn import(data: &Data, digits: &str, generation: u32) -> io::Result<()> {
-    let line = Zeroizing::new(format!("{digits} {generation}"));
+/// Stores the seed with the generation of its keys.
+pub(crate) fn store(data: &Data, keys: &InstallKeys) -> io::Result<()> {
+    let digits = Zeroizing::new(hex::encode(keys.seed().expose()));
+    let line = Zeroizing::new(format!("{} {}", *digits, keys.generation()));
     data::replace(&data.path(FILE), line.as_bytes())
 }
 

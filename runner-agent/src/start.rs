@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use install_keys::Of;
+use install_keys::{InstallKeys, Of};
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -23,11 +23,16 @@ use crate::{
     images::{ImageSettings, record_registry},
     keys::Keys,
     policy::{self, Choice, publishers},
-    recovery, seed,
+    recovery::{
+        self,
+        successor::{Recovered, Request},
+    },
+    seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
 
+const NEEDED: &str = "required at the first start";
 const BUILD_RECIPIENT: &str =
     "cannot add a recovery recipient: a build runner has no keys of an install; remove --recovery";
 
@@ -137,28 +142,14 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         }
         return Ok(stored);
     }
-    let needed = "required at the first start";
-    let mode = match run.mode.with_context(|| format!("cannot enrol: --mode is {needed}"))? {
+    let mode = match run.mode.with_context(|| format!("cannot enrol: --mode is {NEEDED}"))? {
         Mode::Install => RunnerMode::Install,
         Mode::Build => RunnerMode::Build,
     };
     if mode == RunnerMode::Build && !run.recovery.is_empty() {
         bail!(BUILD_RECIPIENT);
     }
-    let server =
-        run.server.clone().with_context(|| format!("cannot enrol: --server is {needed}"))?;
-    check_url(&server, run.allow_http)?;
-    let options = EnrolmentOptions {
-        mode,
-        server,
-        trust,
-        token: token(run)?,
-        server_key: run
-            .server_key
-            .clone()
-            .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
-        stack_outputs: stack_outputs(run)?,
-    };
+    let options = enrolment_options(run, mode, trust)?;
     open_install_keys(data, keys, mode, false)?;
     policy::begin(data, choice)?;
     publishers::record(data, &run.plugin_publisher)?;
@@ -171,6 +162,47 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         warn!("{warning}");
     }
     Ok(identity)
+}
+
+/// Returns the options of an enrolment. Reads the token.
+fn enrolment_options(
+    run: &Run,
+    mode: RunnerMode,
+    trust: Trust,
+) -> anyhow::Result<EnrolmentOptions> {
+    let server =
+        run.server.clone().with_context(|| format!("cannot enrol: --server is {NEEDED}"))?;
+    check_url(&server, run.allow_http)?;
+    let server_key = run.server_key.clone();
+    Ok(EnrolmentOptions {
+        mode,
+        server,
+        trust,
+        token: token(run)?,
+        server_key: server_key
+            .with_context(|| format!("cannot enrol: --server-key is {NEEDED}"))?,
+        stack_outputs: stack_outputs(run)?,
+        recovery: None,
+    })
+}
+
+/// Recovers the keys of an install, and enrols this host as the successor of the lost one. `open`
+/// opens the data directory after all checks.
+pub(crate) async fn recover(
+    run: &Run,
+    request: &Request,
+    open: impl FnOnce() -> anyhow::Result<Data>,
+) -> anyhow::Result<(Identity, InstallKeys)> {
+    let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
+    let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
+    let options = enrolment_options(run, RunnerMode::Install, trust)?;
+    let offer = enrol::recovery_offer(&options).await?;
+    let recovered = Recovered::of(&offer, request)?;
+    let data = open()?;
+    let _lock = lock(&data).await?;
+    policy::begin(&data, choice)?;
+    publishers::record(&data, &run.plugin_publisher)?;
+    recovered.enrol(&data, &offer, options).await
 }
 
 /// Wraps the seed for the recipients of the command line.

@@ -41,6 +41,7 @@ mod plan_details;
 mod plugins;
 mod preflight;
 #[cfg(feature = "fault-injection")]
+mod recovery;
 mod rolling;
 mod runner_calls;
 mod secrets;

@@ -18,6 +18,7 @@ use schemas::{
 use super::{
     caller,
     install_keys::{check, is_ed25519_key},
+    recovery,
 };
 use crate::{
     auth::secret,
@@ -41,6 +42,9 @@ pub(crate) async fn enrol(
 ) -> ApiResult<Enrolled> {
     validate(&body)?;
     let (runner, install) = redeem(&app, &body).await?;
+    if let (Some(install), Some(_)) = (install, &body.recovery) {
+        recovery::exclude_former(&app, install).await?;
+    }
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
@@ -84,10 +88,16 @@ async fn redeem_token(
     }
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(body, install, token))).await?;
     if let Some(install) = install {
+        if let (Some(proof), Some(keys)) = (&body.recovery, &body.install_keys) {
+            recovery::register(app, unit, (install, new), keys, proof).await?;
+        }
         let outputs = body.stack_outputs.clone().into();
         stack::check_limits(&outputs)?;
-        let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
-        let replaces = match before {
+        let before = unit.load::<Install>(install).await?.stack.clone();
+        let is_kept = body.recovery.is_some() && body.stack_outputs.is_empty();
+        let kept = before.as_ref().filter(|_| is_kept).map(|stack| stack.outputs.clone());
+        let outputs = kept.unwrap_or(outputs);
+        let replaces = match before.map(|stack| stack.runner) {
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
             None => None,
         };
@@ -145,7 +155,7 @@ fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>
     }
 }
 
-fn unknown_token() -> Problem {
+pub(super) fn unknown_token() -> Problem {
     Problem::new(
         Code::TokenUnknown,
         "enrolment token rejected: this server did not issue it; create another token",
@@ -176,6 +186,9 @@ fn validate(body: &Enrol) -> Result<(), Problem> {
     }
     if body.mode == RunnerMode::Build && !body.stack_outputs.is_empty() {
         wrong("stack_outputs", "must be empty for a build runner; start it without --stack-output");
+    }
+    if body.mode == RunnerMode::Build && body.recovery.is_some() {
+        wrong("recovery", "must be absent for a build runner");
     }
     if errors.is_empty() {
         Ok(())

@@ -52,6 +52,17 @@ pub enum InstallError {
         /// Maximum length of a lineage in bytes.
         most: usize,
     },
+    /// Another host recovered the keys with this generation, or a later one.
+    #[error(
+        "cannot recover the install: its keys have generation {known} already, and the recovered ones would have \
+         {generation}; recover the newest wrapped seed, with its fingerprint"
+    )]
+    GenerationWasUsed {
+        /// Generation of the recovered keys.
+        generation: u32,
+        /// Highest generation that a recovery registered.
+        known: u32,
+    },
     #[error(
         "cannot deprovision the install without a run: it still has resources; start a deprovision run"
     )]

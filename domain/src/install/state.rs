@@ -67,6 +67,9 @@ pub struct Install {
     /// change these components.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub awaited_states: BTreeMap<String, StateVersion>,
+    /// Highest generation of the install's keys that a recovery registered. 0 without one.
+    #[serde(default)]
+    pub key_generation: u32,
 }
 
 /// Advance approval of the plans of the first provision.
@@ -366,6 +369,7 @@ impl Install {
                 self.awaited_states.insert(name, state);
             }
             InstallEvent::StateArrived { name, .. } => drop(self.awaited_states.remove(&name)),
+            InstallEvent::Recovered(recovery) => self.recovered(recovery),
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
     }

@@ -1,4 +1,6 @@
-use super::{Identity, InstallPublicKeys, Refusal, Side};
+use std::collections::BTreeMap;
+
+use super::{Identity, InstallPublicKeys, Refusal, Side, WrappedSeed};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -16,6 +18,11 @@ pub enum RunnerCommand {
     },
     /// Record other public keys of the install: the first ones, or those of a later generation.
     ReplaceInstallKeys(InstallPublicKeys),
+    /// Record all recipients that can recover the keys of the install.
+    ChangeRecoveryRecipients {
+        /// Wrapped seeds by recipient.
+        recipients: BTreeMap<String, WrappedSeed>,
+    },
     /// Request that the runner replaces its identity key.
     RequestRekey {
         by: Actor,

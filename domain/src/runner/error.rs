@@ -29,6 +29,12 @@ pub enum RunnerError {
         /// Generation of the recorded keys.
         recorded: u32,
     },
+    /// A recovery names the runner whose keys it recovered.
+    #[error(
+        "cannot recover the install: the former runner is not one of this install, or never reported its keys; recover \
+         the wrapped seed of this install"
+    )]
+    NoFormerKeys,
     /// A revocation is permanent.
     #[error("cannot change the runner: it was revoked; enrol a new runner with a new token")]
     Revoked,

@@ -1,12 +1,14 @@
 //! State of a runner, folded from its events.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::RunnerError;
 use crate::{
     decider::Timestamp,
+    digest::Digest,
     ids::{ExecutionId, InstallId, JobId, TokenId},
 };
 
@@ -30,6 +32,19 @@ pub struct Runner {
     pub stopped: bool,
     /// Last refusals, oldest first. A repeated report of one of them is ignored.
     pub refusals: Vec<Refusal>,
+    /// Seeds of the install's keys, wrapped for the customer's recovery recipients, by recipient.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recipients: BTreeMap<String, WrappedSeed>,
+}
+
+/// Wrapped seed of an install's keys, which the server stores and cannot read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WrappedSeed {
+    /// Generation of the keys.
+    pub generation: u32,
+    /// Digest of the wrapped seed.
+    pub digest: Digest,
 }
 
 /// Identity of a runner since its enrolment. Only the keys can change.
@@ -150,6 +165,27 @@ impl Runner {
     /// Returns the current identity key of the runner, hexadecimal.
     pub fn key(&self) -> Option<&String> {
         self.identity.as_ref().map(|identity| &identity.identity_key)
+    }
+
+    /// Checks that another runner may register these keys as the successors of this runner's keys.
+    /// The caller has verified that the former keys signed them.
+    ///
+    /// # Errors
+    /// If this runner has no keys of that install, or its generation is not earlier.
+    pub fn check_successor(
+        &self,
+        install: InstallId,
+        keys: &InstallPublicKeys,
+    ) -> Result<(), RunnerError> {
+        let of_install =
+            self.identity.as_ref().filter(|identity| identity.install == Some(install));
+        let recorded = of_install.and_then(|identity| identity.install_keys.as_ref());
+        let recorded = recorded.ok_or(RunnerError::NoFormerKeys)?.generation;
+        let generation = keys.generation;
+        match generation > recorded {
+            true => Ok(()),
+            false => Err(RunnerError::GenerationNotLater { generation, recorded }),
+        }
     }
 
     /// Returns the public keys of the install.

@@ -221,13 +221,16 @@ Then, on this host:
         #[command(subcommand)]
         command: RecoveryCommand,
     },
-    /// Recover the keys of an install on a new host, into a new data directory
+    /// Recover an install on a new host: its keys into a new data directory, and its runner
     #[command(after_help = "\
-Example:
-  stead-runner recover --data /var/lib/stead-runner --wrapped wrapped-seed.json \\
-    --identity recovery-identity.txt --install ins_01JD… --fingerprint sha256:4f…
+Example, with a new enrolment token of the vendor:
+  stead-runner recover --data /var/lib/stead-runner --identity recovery-identity.txt \\
+    --fingerprint sha256:4f… --server https://stead.example.com:7071 --server-key sha256:4f… \\
+    --token-file -
 
-The runner is disabled until you run `stead-runner enable`. Nothing changes if the seed is refused.")]
+The first call lists the states that the server has. Compare them with your records, and repeat the call with each in \
+--accept-head: nothing proves that they are the newest ones. The runner is disabled until you run `stead-runner \
+enable`, and the server rejects the former runner. Nothing changes if a check fails.")]
     Recover(Box<RecoverArgs>),
     /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,

@@ -12,14 +12,18 @@ use domain::ids::InstallId;
 use install_keys::{Fingerprint, InstallKeys, Of, Recipient, RecoveryIdentity};
 use zeroize::Zeroizing;
 
+use super::Run;
 use crate::{
     data::Data,
     enrol::{self, Identity},
-    recovery::{self, Request},
-    seed, show,
+    recovery::{
+        self,
+        successor::{AcceptedHead, Request},
+    },
+    seed, show, start,
 };
 
-/// Maximum size in bytes of a wrapped seed, and of a file with an identity.
+/// Maximum size in bytes of a file with an identity.
 const MAX_FILE: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
@@ -45,18 +49,18 @@ pub(crate) enum RecoveryCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArgs {
-    /// Wrapped seed, from `stead-runner recovery export`
-    #[arg(long, value_name = "FILE")]
-    wrapped: PathBuf,
-    /// File with the private key of the recipient, as age-keygen writes it
+    /// File with the private key of a recovery recipient, as age-keygen writes it
     #[arg(long, value_name = "FILE")]
     identity: PathBuf,
-    /// Install whose keys you recover
-    #[arg(long)]
-    install: InstallId,
     /// Fingerprint that the lost host printed (`stead-runner fingerprint`), from your own records
     #[arg(long)]
     fingerprint: Fingerprint,
+    /// State that you accept as the newest one of a component, although nothing proves it; may be
+    /// repeated. Without it, the command lists the states of the server
+    #[arg(long, value_name = "COMPONENT=LINEAGE/SERIAL/DIGEST")]
+    accept_head: Vec<AcceptedHead>,
+    #[command(flatten)]
+    run: Run,
 }
 
 pub(super) fn run(command: RecoveryCommand, data: &Data) -> anyhow::Result<ExitCode> {
@@ -115,23 +119,22 @@ fn list(data: &Data) -> anyhow::Result<String> {
     Ok(recipients.iter().map(line).collect())
 }
 
-/// Recovers the keys into a new data directory.
-pub(super) fn recover(
+/// Recovers the keys into a new data directory, and enrols it as the successor of the lost host.
+pub(super) async fn recover(
     args: &RecoverArgs,
     open: impl FnOnce() -> anyhow::Result<Data>,
 ) -> anyhow::Result<ExitCode> {
-    let wrapped = serde_json::from_str(&read(&args.wrapped)?).with_context(|| {
-        format!("cannot read {}: it is not a complete wrapped seed", args.wrapped.display())
-    })?;
     let identity = RecoveryIdentity::parse(&read(&args.identity)?)
         .with_context(|| format!("cannot read {}", args.identity.display()))?;
-    let (install, fingerprint) = (args.install, args.fingerprint);
-    recovery::recover(&Request { wrapped, identity, install, fingerprint }, open)?;
+    let (fingerprint, accepted) = (args.fingerprint, args.accept_head.clone());
+    let request = Request { identity, fingerprint, accepted };
+    let (identity, keys) = start::recover(&args.run, &request, open).await?;
+    let fingerprint = seed::fingerprint(&keys, &identity).context("a build runner has no keys")?;
     eprintln!(
-        "Let the vendor revoke the former runner. Then enrol this one with a new token: stead-runner enrol. It is \
-         disabled until you run `stead-runner enable`"
+        "The server rejects the former runner from now on. Keep the new fingerprint in your records, and send it to the \
+         vendor. This runner is disabled until you run `stead-runner enable`"
     );
-    show::print(&format!("Recovered the keys of {install}\n"))
+    show::print(&format!("{}\n{fingerprint}\n", identity.runner))
 }
 
 fn read(path: &Path) -> anyhow::Result<Zeroizing<String>> {

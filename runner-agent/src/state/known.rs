@@ -56,6 +56,10 @@ pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
             known.record_seen(lineage.as_ref(), *serial, digest.as_ref());
         } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = event {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
+        } else if let JournalEvent::StateUnproved { component, lineage, serial, digest } = event {
+            let known = all.entry(component.clone()).or_default();
+            known.decide(Some(lineage), *serial);
+            known.digest = Some(digest.clone());
         } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
             event
         {
@@ -85,7 +89,9 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
             let by_reason = all.entry(component.clone()).or_default();
             by_reason.clear();
             by_reason.insert(Reason::LastAccepted, (index, event));
-        } else if let JournalEvent::StateResolved { component, .. } = &event {
+        } else if let JournalEvent::StateResolved { component, .. }
+        | JournalEvent::StateUnproved { component, .. } = &event
+        {
             let by_reason = all.entry(component.clone()).or_default();
             by_reason.retain(|reason, _| *reason == Reason::LastAccepted);
             by_reason.insert(Reason::LastResolved, (index, event));

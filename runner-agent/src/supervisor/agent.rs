@@ -85,6 +85,8 @@ pub(crate) struct AgentState {
     pub last_cleanup: Option<Instant>,
     /// Last change of the customer's values that the server knows.
     pub values_reported_at: Option<SystemTime>,
+    /// Last change of the recovery recipients that the server knows.
+    pub recipients_reported_at: Option<SystemTime>,
 }
 
 /// Job that occupies a slot.
@@ -123,6 +125,7 @@ impl Agent {
             ended: None,
             last_cleanup: None,
             values_reported_at: None,
+            recipients_reported_at: None,
         };
         Ok(Arc::new(Agent {
             journal: Journal::open(&data)?,

@@ -46,3 +46,23 @@ fn stack_outputs_of_the_runner_take_precedence() {
     assert_eq!(stack(and(created(), [outputs_set("eu-2")])), outputs("eu-2"));
     assert_eq!(stack(and(ready(), [outputs_set("eu-2")])), outputs("eu-1"));
 }
+
+#[test]
+fn each_recovery_needs_a_later_generation() {
+    let recovery = |generation| Recovery {
+        runner: RunnerId(ulid::Ulid(3)),
+        former: RUNNER,
+        generation,
+        signature: "c2ln".into(),
+        unproved_states: [("api".into(), state_version(7))].into(),
+    };
+    let recover = |generation| InstallCommand::Recover(recovery(generation));
+    let recovered = || InstallEvent::Recovered(recovery(2));
+    given::<Install>(ready()).when(recover(2)).then([recovered()]);
+    let used = InstallError::GenerationWasUsed { generation: 2, known: 2 };
+    given::<Install>(and(ready(), [recovered()])).when(recover(2)).then_rejected(used);
+    given::<Install>(and(ready(), [recovered()]))
+        .when(recover(3))
+        .then([InstallEvent::Recovered(recovery(3))]);
+    given::<Install>([]).when(recover(2)).then_rejected(InstallError::NotFound);
+}

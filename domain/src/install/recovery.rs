@@ -1,0 +1,42 @@
+//! Recovery of the keys of an install by a runner on a new host.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Install, InstallError, InstallEvent};
+use crate::{ids::RunnerId, state_version::StateVersion};
+
+/// Recovery of the keys of an install. The caller has verified the signature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Recovery {
+    /// Runner that recovered the keys.
+    pub runner: RunnerId,
+    /// Runner whose keys it recovered. The server rejects it from now on.
+    pub former: RunnerId,
+    /// Generation of the keys from now on.
+    pub generation: u32,
+    /// Signature of the new public keys by the signing key of the former runner's install keys,
+    /// base64.
+    pub signature: String,
+    /// States that the customer accepted as the newest ones, by component. Nothing proves that: the
+    /// lost host may have written later ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unproved_states: BTreeMap<String, StateVersion>,
+}
+
+impl Install {
+    /// Records a recovery unless its generation was used before: then another host has recovered
+    /// the keys.
+    pub(super) fn recover(&self, recovery: Recovery) -> Result<Vec<InstallEvent>, InstallError> {
+        let (generation, known) = (recovery.generation, self.key_generation);
+        if generation <= known {
+            return Err(InstallError::GenerationWasUsed { generation, known });
+        }
+        Ok(vec![InstallEvent::Recovered(recovery)])
+    }
+
+    pub(super) fn recovered(&mut self, recovery: Recovery) {
+        self.key_generation = recovery.generation;
+    }
+}
