@@ -42,8 +42,8 @@ pub(crate) async fn enrol(
 ) -> ApiResult<Enrolled> {
     validate(&body)?;
     let (runner, install) = redeem(&app, &body).await?;
-    if let (Some(install), Some(_)) = (install, &body.recovery) {
-        recovery::exclude_former(&app, install).await?;
+    if let (Some(install), Some(proof)) = (install, &body.recovery) {
+        recovery::exclude_former(&app, (install, runner), proof.former).await?;
     }
     if let Some(Extension(connection)) = connection {
         connection.authenticate();

@@ -8,6 +8,7 @@ use domain::{
     enrolment::{Enrolment, EnrolmentError, Purpose},
     ids::{InstallId, RunnerId},
     install::{Install, InstallCommand, Recovery},
+    job::LossReason,
     runner::{self as aggregate, InstallPublicKeys, Runner, RunnerCommand},
 };
 use schemas::{
@@ -18,7 +19,7 @@ use schemas::{
     },
 };
 
-use super::{caller, enrol::unknown_token};
+use super::{caller, enrol::unknown_token, resume};
 use crate::{
     auth::secret,
     execute::UnitOfWork,
@@ -169,10 +170,29 @@ async fn check_states(
     Err(Problem::new(Code::StateConflict, detail))
 }
 
-/// Ends the permission of all executions of former runners to store states. Another server process
-/// may not know yet that they are revoked.
-pub(super) async fn exclude_former(app: &App, install: InstallId) -> Result<(), Problem> {
+/// Ends the permission of all executions of the former runner to store states, because another
+/// server process may not know yet that it is revoked. Declares its executions lost. Can be repeated.
+pub(super) async fn exclude_former(
+    app: &App,
+    (install, new): (InstallId, RunnerId),
+    former: RunnerId,
+) -> Result<(), Problem> {
     let position = state_versions::log_position(&app.pool).await?;
     let until = Fence { epoch: app.log().epoch(), position };
-    Ok(state_versions::end_all(&app.pool, install, until).await?)
+    state_versions::end_all(&app.pool, install, until).await?;
+    let held: Vec<_> = {
+        let dispatch_state = app.dispatch.state();
+        let held = dispatch_state.jobs.held_by(former);
+        held.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?.id))).collect()
+    };
+    let caller = RunnerCaller {
+        id: new,
+        mode: aggregate::RunnerMode::Install,
+        install: Some(install),
+        generation: 0,
+    };
+    for (job, execution) in held {
+        resume::declare_lost(app, &caller, job, execution, LossReason::HostReplaced).await?;
+    }
+    Ok(())
 }

@@ -1,13 +1,14 @@
 //! Recovery of the keys of an install by a runner on a new host.
 use std::collections::BTreeMap;
 
+use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Install, InstallError, InstallEvent};
 use crate::{ids::RunnerId, state_version::StateVersion};
 
 /// Recovery of the keys of an install. The caller has verified the signature.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Recovery {
     /// Runner that recovered the keys.
@@ -29,7 +30,8 @@ impl Install {
     /// Records a recovery unless its generation was used before: then another host has recovered
     /// the keys.
     pub(super) fn recover(&self, recovery: Recovery) -> Result<Vec<InstallEvent>, InstallError> {
-        let (generation, known) = (recovery.generation, self.key_generation);
+        let known = self.recoveries.last().map_or(0, |last| last.generation);
+        let generation = recovery.generation;
         if generation <= known {
             return Err(InstallError::GenerationWasUsed { generation, known });
         }
@@ -37,6 +39,6 @@ impl Install {
     }
 
     pub(super) fn recovered(&mut self, recovery: Recovery) {
-        self.key_generation = recovery.generation;
+        self.recoveries.push(Recovery { unproved_states: BTreeMap::new(), ..recovery });
     }
 }

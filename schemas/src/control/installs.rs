@@ -172,6 +172,24 @@ pub struct InstallKeys {
     pub encryption_key: String,
     /// Ed25519 public key that verifies data of the install, 64 lower-case hexadecimal digits.
     pub signing_key: String,
+    /// Keys of earlier generations, the last one first. Each signed its successor at the recovery of
+    /// the install on another host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<FormerKeys>,
+}
+
+/// Public keys of an earlier generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FormerKeys {
+    /// Generation of the keys, from 1.
+    pub generation: u32,
+    /// X25519 public key, 64 lower-case hexadecimal digits.
+    pub encryption_key: String,
+    /// Ed25519 public key, 64 lower-case hexadecimal digits.
+    pub signing_key: String,
+    /// Signature of the next keys by this signing key, base64
+    /// (`application/vnd.stead.install-keys-succession.v1+json`).
+    pub signature: String,
 }
 
 /// State, deployed build and outputs of one component in an install.
