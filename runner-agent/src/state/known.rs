@@ -265,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn an_accepted_state_of_a_recovery_is_the_oldest_one_that_is_used() {
+        let (component, lineage) = ("web".into(), "l".into());
+        let digest = format!("hmac-sha256:1:{}", "0a".repeat(32));
+        let unproved = JournalEvent::StateUnproved { component, lineage, serial: 7, digest };
+        let entries = vec![entry(unproved.clone())];
+        let own = &known(&entries)["web"];
+        assert_eq!((&own.newest, own.digest.is_some()), (&mark("l", 7), true));
+        assert_eq!(store().check_known(&mark("l", 7), own, None), Ok(None));
+        assert_eq!(store().check_known(&mark("l", 8), own, None), Ok(None));
+        assert!(store().check_known(&mark("l", 6), own, None).is_err());
+        assert!(store().check_known(&mark("m", 9), own, None).is_err());
+        assert_eq!(carried(entries), [unproved]);
+    }
+
+    #[test]
     fn a_missing_known_state_is_refused() {
         let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
         let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
