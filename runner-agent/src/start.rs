@@ -202,7 +202,10 @@ pub(crate) async fn recover(
     let _lock = lock(&data).await?;
     policy::begin(&data, choice)?;
     publishers::record(&data, &run.plugin_publisher)?;
-    recovered.enrol(&data, &offer, options).await
+    let (identity, keys) = recovered.enrol(&data, &offer, options).await?;
+    let of = Of { log_id: &offer.log_id, install: offer.install };
+    run.recovery.iter().try_for_each(|to| recovery::add(&data, &keys, &of, to).map(drop))?;
+    Ok((identity, keys))
 }
 
 /// Wraps the seed for the recipients of the command line.

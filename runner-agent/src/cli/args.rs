@@ -215,8 +215,8 @@ Create an identity on another host, and keep its private key offline:
   age-keygen -o recovery-identity.txt
 Then, on this host:
   stead-runner recovery add age1… --data /var/lib/stead-runner
-  stead-runner recovery export age1… --data /var/lib/stead-runner > wrapped-seed.json
-  stead-runner fingerprint --data /var/lib/stead-runner")]
+  stead-runner fingerprint --data /var/lib/stead-runner
+Keep the fingerprint in your own records: `stead-runner recover` needs it.")]
     Recovery {
         #[command(subcommand)]
         command: RecoveryCommand,

@@ -40,7 +40,7 @@ pub(crate) enum RecoveryCommand {
         /// Recipient, from `stead-runner recovery list`
         recipient: Recipient,
     },
-    /// Remove a recipient from this host. Exported copies stay usable
+    /// Remove a recipient from this host and from the server. Exported copies stay usable
     Remove {
         /// Recipient, from `stead-runner recovery list`
         recipient: Recipient,
@@ -70,8 +70,8 @@ pub(super) fn run(command: RecoveryCommand, data: &Data) -> anyhow::Result<ExitC
             let of = Of { log_id: &identity.log_id, install };
             let path = recovery::add(data, &keys, &of, &recipient)?;
             eprintln!(
-                "Store a copy outside this host, with the fingerprint: stead-runner recovery export {recipient}; \
-                 stead-runner fingerprint"
+                "The running agent sends the wrapped seed to the server. Keep the fingerprint outside this host: stead-runner \
+                 fingerprint"
             );
             show::print(&format!("{}\n", path.display()))
         }
