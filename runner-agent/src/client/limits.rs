@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
-    Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse, Rekeyed,
-    ReportResponse, SessionOpened, StateHead, TokenResponse,
+    Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse,
+    RecoveryOffer, Rekeyed, ReportResponse, SessionOpened, StateHead, TokenResponse,
 };
 use serde::de::DeserializeOwned;
 
@@ -146,6 +146,21 @@ impl Response for StateHead {
     const BYTES: usize = 16 * KIB;
 
     fn check(&self) -> Result<(), InvalidResponse> {
+        Ok(())
+    }
+}
+
+impl Response for RecoveryOffer {
+    const BYTES: usize = 1024 * KIB;
+
+    fn check(&self) -> Result<(), InvalidResponse> {
+        log_id(&self.log_id)?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        for (component, head) in &self.states {
+            let is_name = !component.is_empty() && component.bytes().all(is_plain);
+            ensure(is_name, "states", component, || "names of letters, digits and _".into())?;
+            ensure(head.is_valid(), "states", component, || "a state with valid fields".into())?;
+        }
         Ok(())
     }
 }
