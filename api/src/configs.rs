@@ -152,7 +152,7 @@ pub(crate) fn awaited_inputs(config: &Config, inputs: &BTreeMap<String, String>)
 /// Selects the stored inputs that the config declares. The install keeps the other inputs, because
 /// another version may declare them.
 pub(crate) fn known(config: &Config, inputs: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
-    let known = inputs.iter().filter(|(name, _)| config.app.input(name).is_some());
+    let known = inputs.iter().filter(|(name, _)| config.app.install_value(name).is_some());
     known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
 }
 

@@ -26,12 +26,16 @@ pub enum InputProblem {
     Missing { name: String },
     #[error("the install waits for the sensitive input `{name}`")]
     MissingSensitive { name: String },
+    #[error("the install waits for the secret `{name}` of the customer")]
+    MissingSecret { name: String },
     #[error("invalid value of the input `{name}`: must be {expected}, not {found}")]
     IllTyped { name: String, expected: &'static str, found: String },
     #[error(
         "the input `{name}` is sensitive: its value must be encrypted to the keys of the install"
     )]
     Sensitive { name: String },
+    #[error("the secret `{name}` can only be set by the customer")]
+    SetByVendor { name: String },
     #[error("cannot render the default of the input `{name}`: {why}")]
     DefaultFailed { name: String, why: String },
 }
@@ -42,8 +46,10 @@ impl InputProblem {
             InputProblem::Unknown { name, .. }
             | InputProblem::Missing { name }
             | InputProblem::MissingSensitive { name }
+            | InputProblem::MissingSecret { name }
             | InputProblem::IllTyped { name, .. }
             | InputProblem::Sensitive { name }
+            | InputProblem::SetByVendor { name }
             | InputProblem::DefaultFailed { name, .. } => name,
         }
     }
@@ -58,6 +64,9 @@ impl InputProblem {
                 "`stead installs set-inputs INSTALL --secret {name}=FILE` encrypts it, or the customer sets it \
                  with `stead-runner secret set {name}`"
             ),
+            InputProblem::MissingSecret { name } | InputProblem::SetByVendor { name } => {
+                format!("the customer sets it with `stead-runner secret set {name}`")
+            }
             InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
@@ -77,8 +86,8 @@ fn suggestion(nearest: &Option<String>) -> String {
 
 /// Resolves every declared input to a string: the given value, else the default, else an empty
 /// string. Templates see all declared inputs, always as strings (`"8"`, `"true"`, `["a"]`). A
-/// default that is a template may read only inputs whose values are not templates. The value of a
-/// sensitive input is `encrypted:` and its id, or the default of the config in clear text.
+/// default that is a template may read only inputs whose values are not templates. Secrets of the
+/// config count as sensitive inputs. The value of a sensitive input is `encrypted:` and its id, or the default of the config in clear text.
 ///
 /// # Errors
 /// All problems with given values and with defaults.
@@ -89,7 +98,10 @@ pub fn resolve_inputs(
     let resolved = choose_inputs(config, given);
     let missing: Vec<InputProblem> = awaited_inputs(config, given)
         .into_iter()
-        .map(|name| InputProblem::MissingSensitive { name })
+        .map(|name| match config.secret_input(&name) {
+            Some(_) => InputProblem::MissingSecret { name },
+            None => InputProblem::MissingSensitive { name },
+        })
         .collect();
     match resolved {
         Ok(resolved) if missing.is_empty() => Ok(resolved),
@@ -97,7 +109,7 @@ pub fn resolve_inputs(
     }
 }
 
-/// Returns the required sensitive inputs that have no value yet. The install waits for them: before
+/// Returns the required sensitive inputs and secrets that have no value yet. The install waits for them: before
 /// it has a runner, no key exists to encrypt them.
 pub fn awaited_inputs(config: &AppConfig, given: &BTreeMap<String, Value>) -> Vec<String> {
     let is_awaited = |input: &&Input| {
@@ -105,7 +117,7 @@ pub fn awaited_inputs(config: &AppConfig, given: &BTreeMap<String, Value>) -> Ve
         let given = given.get(&input.name).is_some_and(|value| !value.is_null());
         input.sensitive && input.required && !default && !given
     };
-    config.inputs.iter().filter(is_awaited).map(|input| input.name.clone()).collect()
+    config.install_values().filter(is_awaited).map(|input| input.name.clone()).collect()
 }
 
 /// Resolves inputs when a user chooses a version or its inputs, as [`resolve_inputs`]. The inputs of
@@ -119,24 +131,27 @@ pub fn choose_inputs(
 ) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
     let mut problems: Vec<InputProblem> = given
         .keys()
-        .filter(|name| config.input(name).is_none())
+        .filter(|name| config.install_value(name).is_none())
         .map(|name| InputProblem::Unknown {
             name: name.clone(),
             nearest: nearest_input(config, name),
         })
         .collect();
     let (mut resolved, mut derived) = (BTreeMap::new(), Vec::new());
-    for input in &config.inputs {
+    for input in config.install_values() {
         match resolve_input(input, given.get(&input.name)) {
             Ok(Resolved::Text(text)) => {
                 resolved.insert(input.name.clone(), text);
             }
             Ok(Resolved::Template(template)) => derived.push((input, template)),
+            Err(InputProblem::Sensitive { name }) if config.secret_input(&name).is_some() => {
+                problems.push(InputProblem::SetByVendor { name });
+            }
             Err(problem) => problems.push(problem),
         }
     }
     // A default must not contain the id of a sensitive value in place of the value.
-    let is_plain = |name: &&String| config.input(name).is_none_or(|input| !input.sensitive);
+    let is_plain = |name: &&String| config.input(name).is_some_and(|input| !input.sensitive);
     let readable: BTreeMap<&String, &String> =
         resolved.iter().filter(|(name, _)| is_plain(name)).collect();
     let state = json!({"nuon": {"inputs": {"inputs": readable}, "install": {"inputs": readable}}});

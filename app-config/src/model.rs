@@ -83,6 +83,9 @@ pub struct AppConfig {
     pub roles: Vec<Role>,
     pub policies: Vec<Policy>,
     pub secrets: Vec<Secret>,
+    /// Secrets as sensitive inputs.
+    #[serde(skip)]
+    pub secret_inputs: Vec<Input>,
     /// Components, sorted by name.
     pub components: Vec<Component>,
     /// Actions, sorted by name.
@@ -143,6 +146,21 @@ impl AppConfig {
 
     pub fn input(&self, name: &str) -> Option<&Input> {
         self.inputs.iter().find(|i| i.name == name)
+    }
+
+    /// Returns the secret of this name as a sensitive input.
+    pub fn secret_input(&self, name: &str) -> Option<&Input> {
+        self.secret_inputs.iter().find(|secret| secret.name == name)
+    }
+
+    /// Returns the inputs, then the secrets: all values that an install can have.
+    pub fn install_values(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().chain(&self.secret_inputs)
+    }
+
+    /// Returns the input or the secret of this name.
+    pub fn install_value(&self, name: &str) -> Option<&Input> {
+        self.input(name).or_else(|| self.secret_input(name))
     }
 
     pub fn plugin(&self, name: &str) -> Option<&PluginPin> {

@@ -122,6 +122,7 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
     config.scripts = script_sources(&config.actions);
     config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     (config.input_groups, config.inputs) = inputs::read(reader);
+    config.secret_inputs = secrets::inputs(&config);
     config.roles.extend(break_glass::read(reader));
     installs::check(&mut config, reader);
     unknown::check(reader);

@@ -93,7 +93,7 @@ impl Reads {
     }
 
     pub fn reads_input(&self, name: &str) -> bool {
-        self.all_inputs || self.inputs.contains(name)
+        self.all_inputs || self.inputs.contains(name) || self.secrets.contains(name)
     }
 
     pub fn reads_stack(&self, output: &str) -> bool {

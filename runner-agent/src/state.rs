@@ -93,6 +93,9 @@ pub enum StateError {
     /// Reading or writing the state failed.
     #[error("{context}")]
     Io { context: String, source: io::Error },
+    /// The job was stopped while it waited for the server.
+    #[error("{context}: the job was stopped")]
+    Stopped { context: String },
 }
 
 impl StateError {

@@ -26,6 +26,8 @@ pub(crate) struct App {
     pub(crate) actions: Vec<Action>,
     pub(crate) sandbox: Option<Table>,
     pub(crate) inputs: Vec<Table>,
+    /// Names of the secrets that the customer sets.
+    pub(crate) secrets: Vec<String>,
     pub(crate) platform: &'static str,
     /// Variables that the templates read, such as `nuon.install_stack.outputs.region`.
     pub(crate) reads: BTreeSet<String>,
@@ -85,9 +87,26 @@ impl App {
             actions: tables(dir, "actions").into_iter().filter_map(action).collect(),
             sandbox: (!sandbox.is_empty()).then_some(sandbox),
             inputs,
+            secrets: secrets(inspected),
             platform: platforms.into_iter().find(|one| words.contains(one)).unwrap_or("any"),
             reads: reads(inspected),
         }
+    }
+
+    /// Returns the outputs of action steps that the app reads: `ACTION/STEP/OUTPUT`.
+    pub(crate) fn step_outputs(&self) -> Vec<String> {
+        let of_step = |variable: &String| {
+            let path = variable.strip_prefix("nuon.actions.workflows.")?;
+            let (action, output) = path.split_once(".outputs.steps.")?;
+            let (step, output) = output.split_once('.')?;
+            let is_name =
+                |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+            [action, step, output]
+                .into_iter()
+                .all(is_name)
+                .then(|| format!("{action}/{step}/{output}"))
+        };
+        self.reads.iter().filter_map(of_step).collect()
     }
 
     /// Returns true if a part of the app needs a cluster.
@@ -174,6 +193,11 @@ impl Source {
         let reference = &self.reference;
         reference.len() == 40 && reference.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
+}
+
+fn secrets(inspected: &Json) -> Vec<String> {
+    let names = inspected["secrets"]["names"].as_array().into_iter().flatten();
+    names.filter_map(|name| Some(name.as_str()?.to_owned())).collect()
 }
 
 /// Returns the variables that the templates of an app read.

@@ -20,7 +20,7 @@ use crate::{
     images::Images,
     report::Progress,
     rules::Rules,
-    second_version, secrets,
+    second_version,
     session::{Failure, Outcome, Session, short, steps},
     sources::Sources,
     web::Web,
@@ -56,10 +56,7 @@ pub(crate) struct Journey<'p> {
 /// Runs all steps. The progress names the current one.
 pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outcome {
     progress.begin("sources");
-    let mut app = read(&place.app)?;
-    if let Some(copy) = secrets::without(&app, &place.work, rules) {
-        app = read(&copy)?;
-    }
+    let app = read(&place.app)?;
     let sources = Sources::of(&app, &place.repos, rules);
     let cluster = if app.needs_cluster() { Some(TestCluster::find(&place.work)?) } else { None };
     progress.begin("server");
@@ -202,6 +199,7 @@ impl Journey<'_> {
         if !sensitive.is_empty() {
             self.pin(name, &runner)?;
         }
+        self.set_secrets(name, &runner)?;
         let (required, optional): (Vec<_>, Vec<_>) =
             sensitive.into_iter().partition(|(_, _, is_required)| *is_required);
         // The first provision waits for the required ones.
@@ -222,6 +220,23 @@ impl Journey<'_> {
         })?;
         let fingerprint = stdout_of(&mut runner.local(&["fingerprint"]));
         self.session.stead(&["installs", "pin", name, fingerprint.trim()]).map(drop)
+    }
+
+    /// Sets the secrets of the app on the runner's host, as the customer does.
+    fn set_secrets(&self, name: &str, runner: &Runner) -> Outcome {
+        for secret in &self.app.secrets {
+            let file = self.place.work.join(format!("{name}-{secret}"));
+            fs::write(&file, format!("value of {secret}")).unwrap();
+            let set = ["secret", "set", secret, "--file", file.to_str().unwrap()];
+            self.session.wait("the keys of the install", || {
+                runner
+                    .local(&set)
+                    .output()
+                    .is_ok_and(|output| output.status.success())
+                    .then_some(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Sets sensitive inputs, which the command encrypts. Returns the run that it started, if it is
@@ -285,7 +300,7 @@ impl Journey<'_> {
     fn customer(&self, name: &str, created: &Value) -> Customer {
         let mut customer = Customer::new(&self.session.server, name);
         let programs = self.place.work.join("programs");
-        self.rules.programs(&programs);
+        self.rules.programs(&self.app, &programs);
         customer = customer.env("PATH", &path(&[Some(programs), helm_directory()]));
         let outputs = self.rules.stack_outputs(&self.app);
         let file = customer.dir().join("stack.json");

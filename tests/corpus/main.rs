@@ -21,7 +21,6 @@ mod rules;
 mod schedule;
 mod schema;
 mod second_version;
-mod secrets;
 mod session;
 mod sources;
 mod stand_in;

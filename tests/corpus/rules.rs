@@ -162,7 +162,8 @@ impl Rules {
     }
 
     /// Writes the programs of the file to a directory, for the start of a PATH.
-    pub(crate) fn programs(&self, dir: &Path) {
+    pub(crate) fn programs(&self, app: &App, dir: &Path) {
+        let outputs = app.step_outputs().join(" ");
         fs::create_dir_all(dir).unwrap();
         for program in items(&self.file, "program") {
             let (Some(name), Some(script)) = (text(&program, "name"), text(&program, "script"))
@@ -172,7 +173,11 @@ impl Rules {
             let real = on_path(&name).map(|path| path.display().to_string()).unwrap_or_default();
             let log = format!("echo '{name}' >>'{}'\n", self.calls.display());
             let file = dir.join(&name);
-            fs::write(&file, format!("#!/bin/bash\n{log}REAL='{real}'\n{script}\n")).unwrap();
+            fs::write(
+                &file,
+                format!("#!/bin/bash\n{log}REAL='{real}' OUTPUTS='{outputs}'\n{script}\n"),
+            )
+            .unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }

@@ -21,6 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Required input, given by the vendor.
 const TOKEN: &str = "token/4f1d+8a90=c2b7\"e653";
+/// Secret, which only the customer sets.
+const SIGNING_KEY: &str = "signing-90ac17e2+bb41/08";
 /// Its next value.
 const NEXT_TOKEN: &str = "token/next+77a1=d4c8\"f201";
 /// Optional input, given by the customer.
@@ -96,6 +98,15 @@ fn set(server: &Server, name: &str, value: &str) -> Value {
     ok(server, &["installs", "set-inputs", "acme", "--secret", &secret(server, name, value)])
 }
 
+/// Sets a value on the host of the customer.
+fn set_by_customer(runner: &Runner, name: &str, value: &str) {
+    let mut command = runner.local(&["secret", "set", name]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains(value));
+}
+
 /// Returns the error of the failed step of a run.
 fn failure(run: &Value) -> String {
     assert_eq!(run["state"], "failed", "{run:#}");
@@ -135,9 +146,17 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     // The install waits for the required input, and the CLI encrypts only to a pinned key.
     let message = refused(&server, &["installs", "deploy", "acme"]);
     assert!(message.contains("waits for the sensitive input `api_token`"), "{message}");
+    assert!(message.contains("waits for the secret `signing_key` of the customer"), "{message}");
+    assert!(message.contains("`stead-runner secret set signing_key`"), "{message}");
     assert_eq!(ok(&server, &["runs", "list", "--install", "acme"]), serde_json::json!([]));
     let waits_for = &ok(&server, &["installs", "show", "acme"])["waits_for"];
-    assert_eq!(*waits_for, serde_json::json!(["api_token"]));
+    assert_eq!(*waits_for, serde_json::json!(["api_token", "signing_key"]));
+    // Only the customer sets a secret.
+    set_by_customer(&runner, "signing_key", SIGNING_KEY);
+    until("the secret of the customer", TIMEOUT, || {
+        ok(&server, &["installs", "show", "acme"])["waits_for"] == serde_json::json!(["api_token"])
+    });
+    assert_eq!(ok(&server, &["runs", "list", "--install", "acme"]), serde_json::json!([]));
     let option = secret(&server, "api_token", TOKEN);
     let set_token = ["installs", "set-inputs", "acme", "--secret", option.as_str()];
     let message = refused(&server, &set_token);
@@ -155,6 +174,7 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     for (option, expected) in [
         ("none=/dev/null", "has no sensitive input none"),
         ("company=/dev/null", "has no sensitive input company"),
+        ("signing_key=/dev/null", "`stead-runner secret set signing_key`"),
         ("api_token=/dev/null", "the value is empty"),
         ("api_token=/nowhere", "cannot read the value of api_token"),
     ] {
@@ -169,6 +189,7 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     assert_eq!(run["state"], "succeeded", "{run:#}");
     let store = outputs(&server, "store");
     assert_eq!(store["token_sha256"], sha256(TOKEN), "{store:#}");
+    assert_eq!(store["signing_key_sha256"], sha256(SIGNING_KEY), "{store:#}");
     assert_eq!(store["license_sha256"], sha256("none"));
     assert_eq!(store["pepper_sha256"], sha256("pepper-per-default"));
     let base64 = Command::new("sh")
@@ -202,12 +223,14 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     finish(&server, "acme");
     assert_eq!(outputs(&server, "store")["password"], store["password"]);
 
-    // The customer sets the optional input. The vendor cannot replace it.
-    let mut customer = runner.local(&["secret", "set", "license"]);
-    let mut child = customer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(LICENSE.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains(LICENSE));
+    // The customer sets the optional input. A run in progress continues without it. The vendor
+    // cannot replace it.
+    set(&server, "api_token", NEXT_TOKEN);
+    set_by_customer(&runner, "license", LICENSE);
+    until("the rejection", TIMEOUT, || server.log().contains("Cannot record a value"));
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert_eq!(outputs(&server, "store")["license_sha256"], sha256("none"));
     until("the input of the customer", TIMEOUT, || {
         let inputs = &ok(&server, &["installs", "show", "acme"])["inputs"];
         inputs["license"].as_str().is_some_and(|text| text.starts_with("encrypted:val_"))
@@ -238,7 +261,8 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     assert_eq!(outputs(&server, "store")["token_sha256"], sha256(NEXT_TOKEN));
 
     // The curious server finds none of the values. The same search finds a value that leaked.
-    let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, TYPED, PASSWORD]);
+    let values =
+        Search::new(&[SIGNING_KEY, TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, TYPED, PASSWORD]);
     let searched = search(&server, &runner, &values);
     assert!(searched > 100_000, "{searched} bytes");
     execute_sql(
@@ -257,8 +281,12 @@ fn a_hostile_server_is_refused_and_changes_nothing() {
     }
     let server = Server::up();
     let runner = start(&server);
+    set_by_customer(&runner, "signing_key", SIGNING_KEY);
     pin(&server, &runner);
     set(&server, "api_token", TOKEN);
+    until("the first run", TIMEOUT, || {
+        ok(&server, &["runs", "list", "--install", "acme"]) != serde_json::json!([])
+    });
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
     set(&server, "license", LICENSE);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");

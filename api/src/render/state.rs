@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::configs::Config;
 
 /// Returns the state that templates read. Inputs are those that the config declares, with their set
-/// or default values.
+/// or default values. The secrets of the customer are `.install.secrets`.
 pub(crate) fn template_state(
     app: (AppId, &AppState),
     install: (InstallId, &Install),
@@ -35,6 +35,11 @@ pub(crate) fn template_state(
     let stack = install.stack_outputs();
     let stack_status = if install.stack.is_some() { "active" } else { "pending" };
     let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
+    // A secret without a value is absent, so that a template that reads it fails.
+    let (secrets, inputs): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        inputs.iter().partition(|(name, _)| config.app.secret_input(name).is_some());
+    let secrets: BTreeMap<_, _> =
+        secrets.into_iter().filter(|(_, text)| !text.is_empty()).collect();
     let domain = |key: &str| value_at(&sandbox, &["outputs", "nuon_dns", key, "name"]);
     let nuon = json!({
         "id": id,
@@ -47,6 +52,7 @@ pub(crate) fn template_state(
             "public_domain": domain("public_domain"),
             "internal_domain": domain("internal_domain"),
             "inputs": inputs,
+            "secrets": secrets,
             "sandbox": sandbox,
         },
         "inputs": { "inputs": inputs },

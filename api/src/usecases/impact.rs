@@ -109,7 +109,7 @@ pub(crate) async fn impact(
 type Plans = Result<Vec<(String, Operation)>, String>;
 
 fn plans(config: &Config, published: &Published, install: &Install) -> Result<Plans, Problem> {
-    let known = install.inputs.iter().filter(|(name, _)| config.app.input(name).is_some());
+    let known = install.inputs.iter().filter(|(name, _)| config.app.install_value(name).is_some());
     let known: BTreeMap<String, Value> =
         known.map(|(name, text)| (name.clone(), text.clone().into())).collect();
     let inputs = match app_config::resolve_inputs(&config.app, &known) {

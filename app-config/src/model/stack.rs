@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::{Input, InputKind};
 use crate::text::{Origin, Text};
 
 /// Name and description of the app.
@@ -174,6 +175,26 @@ pub struct Secret {
     pub format: Option<String>,
     pub kubernetes_sync: bool,
     pub sync_targets: Vec<SyncTarget>,
+}
+
+impl Secret {
+    /// Returns the secret as a sensitive input, which only the customer sets.
+    pub(crate) fn as_input(&self) -> Input {
+        let text = |text: &Option<Text>| text.as_ref().map(|text| text.value.clone());
+        Input {
+            at: self.at.clone(),
+            name: self.name.clone(),
+            display_name: text(&self.display_name).unwrap_or_default(),
+            description: text(&self.description).unwrap_or_default(),
+            group: None,
+            kind: InputKind::String,
+            required: self.required,
+            default: text(&self.default),
+            sensitive: true,
+            internal: false,
+            user_configurable: true,
+        }
+    }
 }
 
 /// Secret of a cluster to which a secret of the customer is copied.

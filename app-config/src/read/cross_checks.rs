@@ -10,11 +10,24 @@ use crate::{
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     triggers(config, reader);
+    secrets(config, reader);
     platform::check(config, reader);
     references(config, reader);
     cycles(config, reader);
     defaults(config, reader);
     yaml_texts::check(config, reader);
+}
+
+/// Reports secrets with the name of an input: an install has one value for a name.
+fn secrets(config: &AppConfig, reader: &Reader<'_>) {
+    for secret in config.secret_inputs.iter().filter(|one| config.input(&one.name).is_some()) {
+        let name = &secret.name;
+        let message = format!(
+            "the secret `{name}` has the name of an input, so `stead-runner secret set {name}` could mean both"
+        );
+        let finding = Diagnostic::error("secret_clash", message, "rename one of them");
+        reader.report(finding.at(&secret.at.file, secret.at.place(1)));
+    }
 }
 
 /// Reports components that are enabled in a new install but require a disabled one.

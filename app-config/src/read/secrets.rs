@@ -1,6 +1,11 @@
-//! `secrets.toml` or `secrets/*.toml`: secrets that the customer gives only to the stack.
+//! `secrets.toml` or `secrets/*.toml`: values that only the customer sets.
+use std::collections::BTreeSet;
+
 use super::{names::Kind, reader::Reader, section::Section};
-use crate::model::{Secret, SyncTarget};
+use crate::{
+    model::{AppConfig, Input, Secret, SyncTarget},
+    refs::declared_graph,
+};
 
 pub fn read(reader: &Reader<'_>) -> Vec<Secret> {
     let (single, many) = reader.either("secrets");
@@ -49,6 +54,22 @@ fn secret(section: Section<'_>) -> Secret {
     section.ignore(&["user_configurable", "labels"]);
     section.finish();
     secret
+}
+
+/// Returns the secrets as sensitive inputs. A deploy cannot do without a secret that the sandbox or a
+/// component reads, so an install waits for it as for a required one.
+pub fn inputs(config: &AppConfig) -> Vec<Input> {
+    let graph = declared_graph(config);
+    let components = graph.components.values().map(|node| &node.reads);
+    let read: BTreeSet<&String> = components
+        .chain([&graph.sandbox, &graph.runner])
+        .flat_map(|reads| &reads.secrets)
+        .collect();
+    let input = |secret: &Secret| {
+        let is_read = read.contains(&secret.name);
+        Input { required: secret.required || is_read, ..secret.as_input() }
+    };
+    config.secrets.iter().map(input).collect()
 }
 
 /// Target of a secret in the cluster: the older pair of keys, or a list of targets.

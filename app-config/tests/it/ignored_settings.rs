@@ -46,7 +46,16 @@ fn every_setting_without_effect_is_reported() {
     let rule = "[[rules]]\nprincipal = \"nuon::sandbox\"\noperation = \"deploy\"\nrole = \"x\"\n";
     has("app/operation_roles.toml", rule, "1 x operation role");
     has("app/policies.toml", "[[policy]]\ntype = \"sandbox\"\ncontents = \"x\"\n", "1 x policy");
-    has("app/secrets.toml", "[[secret]]\nname = \"s\"\n[[secret]]\nname = \"t\"\n", "2 x secret:");
+    let generated = "[[secret]]\nname = \"s\"\nauto_generate = true\nformat = \"base64\"\n";
+    has(
+        "app/secrets.toml",
+        generated,
+        "2 x `auto_generate`, `format` or `kubernetes_…` of a secret",
+    );
+    assert_eq!(
+        named("app/secrets.toml", "[[secret]]\nname = \"s\"\nrequired = true\n"),
+        named("x.md", "")
+    );
 }
 
 #[test]

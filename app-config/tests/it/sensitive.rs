@@ -44,6 +44,54 @@ fn a_sensitive_input_has_an_encrypted_value_or_its_default() {
 }
 
 #[test]
+fn an_install_waits_for_the_secrets_that_it_needs() {
+    let vars = "[vars]\nx = '{{ .nuon.install.secrets.read }}'\n";
+    let secrets = "[[secret]]\nname = \"read\"\n[[secret]]\nname = \"unread\"\n\
+                   [[secret]]\nname = \"required\"\nrequired = true\n\
+                   [[secret]]\nname = \"with_default\"\ndefault = \"d\"\n";
+    let component = format!("{COMPONENT}{vars}");
+    let config = config(&[("app/secrets.toml", secrets), ("app/components/a.toml", &component)]);
+    let none = BTreeMap::new();
+    assert_eq!(awaited_inputs(&config, &none), ["read", "required"]);
+    let problems = resolve_inputs(&config, &none).unwrap_err();
+    let message = format!("{}; {}", problems[0], problems[0].remedy());
+    let expected = "the install waits for the secret `read` of the customer; the customer sets it with \
+                    `stead-runner secret set read`";
+    assert_eq!(message, expected);
+    let id = json!("encrypted:val_00000000000000000000000001");
+    let set: BTreeMap<String, Value> =
+        ["read", "required"].map(|name| (name.to_owned(), id.clone())).into();
+    let resolved = resolve_inputs(&config, &set).unwrap();
+    assert_eq!((resolved["with_default"].as_str(), resolved["unread"].as_str()), ("d", ""));
+    let typed = [("read".to_owned(), json!("typed"))].into();
+    let problems = choose_inputs(&config, &typed).unwrap_err();
+    assert_eq!(problems[0].to_string(), "the secret `read` can only be set by the customer");
+}
+
+#[test]
+fn a_secret_with_the_name_of_an_input_is_an_error() {
+    let tree = bundle(&[
+        ("app/secrets.toml", "[[secret]]\nname = \"key\"\n"),
+        ("app/inputs.toml", "[[input]]\nname = \"key\"\n"),
+    ]);
+    let found = read(&tree).unwrap_err();
+    let clash = found.iter().find(|finding| finding.code == "secret_clash").unwrap();
+    assert_eq!((clash.file.as_str(), clash.line), ("secrets.toml", 1));
+    assert!(clash.message.contains("has the name of an input"), "{clash}");
+}
+
+#[test]
+fn a_template_that_inspects_a_secret_is_an_error() {
+    let vars =
+        format!("{COMPONENT}[vars]\nx = '{{{{ if .nuon.install.secrets.key }}}}a{{{{ end }}}}'\n");
+    let secrets = "[[secret]]\nname = \"key\"\n";
+    let found = read(&bundle(&[("app/secrets.toml", secrets), ("app/components/a.toml", &vars)]));
+    let found = found.map_or_else(|findings| findings, |(_, findings)| findings);
+    let found = found.iter().find(|finding| finding.code == "inspects_sensitive").unwrap();
+    assert!(found.message.contains("with the secret `key`"), "{found}");
+}
+
+#[test]
 fn a_template_that_inspects_a_sensitive_input_is_an_error_at_its_place() {
     let inputs = "[[input]]\nname = \"key\"\nsensitive = true\n[[input]]\nname = \"n\"\n";
     let found = |text: &str| {

@@ -105,7 +105,7 @@ pub(super) async fn encrypt(
             let (name, version) = (name, known.config_version);
             Failure::Usage(format!(
                 "cannot encrypt {name}: version {version} has no sensitive input {name}\n  try: --input {name}=VALUE for \
-                 another input"
+                 another input; the customer sets a secret with `stead-runner secret set {name}`"
             ))
         })?;
         encrypted.push(encrypted_value(&install, &keys, input, text)?);

@@ -16,7 +16,7 @@ use crate::{data::Data, enrol, host, seed, show, values::customer};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Set the value of a sensitive input, from standard input or a file
+    /// Set a secret or the value of a sensitive input, from standard input or a file
     #[command(after_help = "\
 Examples:
   stead-runner secret set api_token --data /var/lib/stead-runner < token.txt
@@ -25,7 +25,7 @@ Examples:
 The value stays on this host, encrypted to the keys of the install. The vendor sees the name, the time and the user. \
 One newline at the end is not part of the value.")]
     Set {
-        /// Name of the input
+        /// Name of the secret or input
         name: String,
         /// File with the value; `-` reads standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
@@ -37,9 +37,9 @@ One newline at the end is not part of the value.")]
     },
     /// List the values, without their contents
     List,
-    /// Remove the value of an input from this host
+    /// Remove a secret or the value of an input from this host
     Remove {
-        /// Name of the input
+        /// Name of the secret or input
         name: String,
     },
 }

@@ -104,12 +104,13 @@ enum NoAccess {
     Refused(String),
     /// No cluster is known, or its credentials cannot be found.
     Unavailable(String),
-    Error(PluginError),
+    /// The work cannot be done, or the job was stopped.
+    Halt(Halt),
 }
 
-impl From<PluginError> for NoAccess {
-    fn from(error: PluginError) -> Self {
-        NoAccess::Error(error)
+impl<E: Into<Halt>> From<E> for NoAccess {
+    fn from(error: E) -> Self {
+        NoAccess::Halt(error.into())
     }
 }
 
@@ -140,7 +141,7 @@ pub(crate) async fn prepare(
             sink.line(Stream::Runner, format!("no access to a cluster: {why}").as_bytes());
             Ok(None)
         }
-        Err(NoAccess::Error(error)) => Err(error.into()),
+        Err(NoAccess::Halt(halt)) => Err(halt),
     }
 }
 
@@ -164,7 +165,7 @@ async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, No
         let why = format!("cannot run the job: {component:?} is not a valid component name");
         return Err(NoAccess::Refused(why));
     }
-    let outputs = work.job.outputs_of(component).await.map_err(PluginError::from)?;
+    let outputs = work.job.outputs_of(component).await?;
     let Some(outputs) = ClusterOutputs::of(outputs) else {
         return Err(NoAccess::Unavailable(format!(
             "{component} is not deployed, or its state is lost; deploy {component} first, or pass a \

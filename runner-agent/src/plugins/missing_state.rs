@@ -5,7 +5,7 @@
 
 use super::{
     contract::PluginError,
-    plugin::{Operation, Work},
+    plugin::{Halt, Operation, Work},
 };
 use crate::state::StateMark;
 
@@ -32,7 +32,7 @@ pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginErro
 ///
 /// The vendor counts the component as provisioned from the start of its first apply, which may
 /// never reach this host. A module can also have nothing to create.
-pub(super) fn record_first_apply(work: &Work<'_>, state: &StateMark) -> Result<(), PluginError> {
+pub(super) fn record_first_apply(work: &Work<'_>, state: &StateMark) -> Result<(), Halt> {
     let nothing = state.lineage.is_none() && work.operation == Operation::Apply;
     if !nothing || work.state.is_marked_as_nothing() {
         return Ok(());

@@ -221,18 +221,13 @@ impl From<PluginError> for Halt {
     }
 }
 
-impl From<StateError> for PluginError {
-    fn from(error: StateError) -> Self {
-        match error {
-            StateError::Blocked(why) | StateError::Refused(why) => PluginError::Refused(why),
-            StateError::Io { context, source } => PluginError::Io { context, source },
-        }
-    }
-}
-
 impl From<StateError> for Halt {
     fn from(error: StateError) -> Self {
-        Halt::Error(error.into())
+        match error {
+            StateError::Blocked(why) | StateError::Refused(why) => PluginError::Refused(why).into(),
+            StateError::Io { context, source } => PluginError::Io { context, source }.into(),
+            StateError::Stopped { .. } => Halt::cancelled(false),
+        }
     }
 }
 

@@ -163,7 +163,9 @@ impl StateStore {
                 StateError::Blocked(why) => {
                     StateError::Blocked(format!("cannot plan {}: {why}", self.component))
                 }
-                error @ (StateError::Refused(_) | StateError::Io { .. }) => error,
+                error @ (StateError::Refused(_)
+                | StateError::Io { .. }
+                | StateError::Stopped { .. }) => error,
             })?;
             self.close(&record, ApplyEnd::Changed)?;
         }

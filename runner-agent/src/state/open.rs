@@ -241,7 +241,9 @@ impl StateStore {
                  --keep-current, --from-server, --restore FILE and --nothing-exists",
                 self.component
             )),
-            error @ (StateError::Refused(_) | StateError::Io { .. }) => error,
+            error @ (StateError::Refused(_)
+            | StateError::Io { .. }
+            | StateError::Stopped { .. }) => error,
         }
     }
 }

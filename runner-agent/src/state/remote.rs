@@ -222,11 +222,8 @@ impl Remote {
         let component = waiting.component;
         loop {
             let called = waiting.cancel.run_until_cancelled(call()).await;
-            let failed = |why: String| StateError::Io {
-                context: format!("cannot use the state of {component}"),
-                source: io::Error::other(why),
-            };
-            let stopped = || failed("the job was stopped".into());
+            let context = || format!("cannot use the state of {component}");
+            let stopped = || StateError::Stopped { context: context() };
             let (why, after) = match called.ok_or_else(stopped)? {
                 Ok(done) => return Ok(done),
                 Err(RemoteError::Unreachable { why, after }) => (why, after),
@@ -246,9 +243,10 @@ impl Remote {
                 }
             };
             if begun.elapsed() >= self.patience {
-                return Err(failed(format!(
+                let why = format!(
                     "the server did not respond ({why}), so it is unknown whether it has a newer one; retry when it responds"
-                )));
+                );
+                return Err(StateError::io(context())(io::Error::other(why)));
             }
             if std::mem::take(&mut is_first) {
                 (waiting.line)(&format!("waiting for the server to read the state: {why}"));

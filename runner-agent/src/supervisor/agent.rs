@@ -83,6 +83,8 @@ pub(crate) struct AgentState {
     pub ended: Option<ExitReason>,
     /// Time of the last cleanup.
     pub last_cleanup: Option<Instant>,
+    /// Time of the next report of the customer's values, if the server could not record them all.
+    pub values_retry_at: Option<Instant>,
     /// Last change of the customer's values that the server knows.
     pub values_reported_at: Option<SystemTime>,
     /// Last change of the recovery recipients that the server knows.
@@ -124,6 +126,7 @@ impl Agent {
             orphans: orphans::OrphanedJobs::default(),
             ended: None,
             last_cleanup: None,
+            values_retry_at: None,
             values_reported_at: None,
             recipients_reported_at: None,
         };
@@ -248,8 +251,11 @@ impl Agent {
 
     /// Requests a new session, which reconciles the open claims of the journal.
     pub(crate) fn request_session(&self) {
-        self.state().session_renewal.request(Instant::now());
-        self.changed.notify_one();
+        let is_new = self.state().session_renewal.request(Instant::now());
+        // The poll loop repeats requests. If each one woke the loop, it would never sleep or poll.
+        if is_new {
+            self.changed.notify_one();
+        }
     }
 
     /// Ends the agent. The first reason wins.

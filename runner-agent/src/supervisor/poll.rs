@@ -54,7 +54,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
         if has_unreported(agent) {
             agent.request_session();
         }
-        if is_renewal_due(agent) {
+        if is_renewal_due(agent) || are_values_due(agent) {
             agent.state().session = None;
         }
         // Local state of this round. A later difference ends the wait.
@@ -164,6 +164,10 @@ fn is_renewal_due(agent: &Agent) -> bool {
     agent.state().session_renewal.is_due(std::time::Instant::now())
 }
 
+fn are_values_due(agent: &Agent) -> bool {
+    agent.state().values_retry_at.is_some_and(|at| std::time::Instant::now() >= at)
+}
+
 /// Stops the jobs if a signal or the customer's disable file requires that, with or without a
 /// connection to the server.
 fn stop_jobs_if_requested(agent: &Agent) {
@@ -190,7 +194,8 @@ async fn wait_for_change(agent: &Agent, seen: &LocalState) {
             if has_unreported(agent) && !agent.state().session_renewal.is_requested() {
                 return;
             }
-            if LocalState::of(agent) != *seen || is_unreachable(agent) || is_renewal_due(agent) {
+            let is_session_due = is_renewal_due(agent) || are_values_due(agent);
+            if LocalState::of(agent) != *seen || is_unreachable(agent) || is_session_due {
                 return;
             }
         }
@@ -353,6 +358,17 @@ mod tests {
 
     use super::*;
     use crate::supervisor::tests::agent_with_signals;
+
+    #[tokio::test]
+    async fn a_repeated_request_for_a_session_does_not_wake_the_loop_again() {
+        let (_dir, agent, ..) = agent_with_signals(vec![]).await;
+        agent.request_session();
+        let seen = LocalState::of(&agent);
+        let soon = Duration::from_millis(500);
+        assert!(timeout(soon, wait_for_change(&agent, &seen)).await.is_ok());
+        agent.request_session();
+        assert!(timeout(soon, wait_for_change(&agent, &seen)).await.is_err());
+    }
 
     #[tokio::test]
     async fn a_signal_between_check_and_request_ends_the_wait_once() {

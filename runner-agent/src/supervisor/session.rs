@@ -1,5 +1,9 @@
 //! Opens and closes sessions. A new session reconciles the journal with the server.
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use domain::ids::SessionId;
@@ -31,6 +35,8 @@ use crate::{
     values::customer,
 };
 
+/// Pause before another report of values that the server could not record.
+const VALUES_RETRY: Duration = Duration::from_secs(15);
 /// Timeout for fetching the server's keys.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -90,12 +96,12 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     if let Err(error) = agent.journal.write(JournalEvent::SessionOpened { session, generation }) {
         warn!(%error, "Cannot write the journal");
     }
-    if let Some(recorded) = &opened.recorded_values
-        && body.customer_values.iter().flatten().any(|value| !recorded.contains(&value.id))
-    {
-        // For example, a deploy is in progress. The next session reports them again.
-        agent.state().values_reported_at = None;
-    }
+    let are_missing = opened.recorded_values.as_ref().is_some_and(|recorded| {
+        body.customer_values.iter().flatten().any(|value| !recorded.contains(&value.id))
+    });
+    // For example, a run is in progress. It needs the slots of this runner, so this is no request for
+    // a session, before which the agent accepts no jobs.
+    agent.state().values_retry_at = are_missing.then(|| Instant::now() + VALUES_RETRY);
     let resume = opened.resume.clone();
     {
         let mut state = agent.state();

@@ -25,10 +25,10 @@ pub(crate) struct SessionRenewal {
 
 impl SessionRenewal {
     /// Requests a new session. The current session stays open until the due time, because running
-    /// jobs need its polls.
-    pub fn request(&mut self, now: Instant) {
+    /// jobs need its polls. Returns false if a session is already requested.
+    pub fn request(&mut self, now: Instant) -> bool {
         if self.due.is_some() {
-            return;
+            return false;
         }
         if self
             .previous_due
@@ -40,6 +40,7 @@ impl SessionRenewal {
         let ceiling = MIN_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(MAX_PAUSE);
         let due = now + rand::thread_rng().gen_range(ceiling / 2..=ceiling);
         (self.due, self.previous_due) = (Some(due), Some(due));
+        true
     }
 
     /// Returns whether a new session is requested.
@@ -73,13 +74,13 @@ mod tests {
         let (mut renewal, mut now) = (SessionRenewal::default(), Instant::now());
         let mut pause = |time_without_requests: Duration| {
             now += time_without_requests;
-            renewal.request(now);
+            assert!(renewal.request(now));
             let due = renewal.due.unwrap();
             assert!(renewal.is_requested() && !renewal.is_due(due - Duration::from_millis(1)));
             assert!(renewal.is_due(due));
             assert!(renewal.delays_exit(due) && !renewal.delays_exit(due + MAX_EXIT_DELAY));
             // A second request keeps the due time of the first.
-            renewal.request(due);
+            assert!(!renewal.request(due));
             assert_eq!(renewal.due, Some(due));
             renewal.opened();
             assert!(!renewal.is_requested() && !renewal.delays_exit(due));

@@ -29,7 +29,14 @@ sensitive    = true
 default      = "pepper-per-default"
 "#;
 
+const SECRETS: &str = r#"
+[[secret]]
+name        = "signing_key"
+description = "Key that signs the reports"
+"#;
+
 const STORE: &str = r#"
+variable "signing_key" { type = string }
 variable "token" { type = string }
 variable "license" { type = string }
 variable "pepper" { type = string }
@@ -51,6 +58,7 @@ output "port" {
   value     = sensitive(5432)
   sensitive = true
 }
+output "signing_key_sha256" { value = sha256(var.signing_key) }
 output "token_sha256" { value = sha256(var.token) }
 output "license_sha256" { value = sha256(var.license) }
 output "pepper_sha256" { value = sha256(var.pepper) }
@@ -68,6 +76,7 @@ repo      = "."
 directory = "modules/store"
 
 [vars]
+signing_key = "{{ .nuon.install.secrets.signing_key }}"
 token   = "{{ .nuon.inputs.inputs.api_token }}"
 license = "{{ .nuon.inputs.inputs.license | default \"none\" }}"
 pepper  = "{{ .nuon.inputs.inputs.pepper }}"
@@ -137,6 +146,7 @@ pub(super) fn app(server: &Server) -> PathBuf {
     };
     let inputs = fs::read_to_string(app.join("inputs.toml")).unwrap();
     write("inputs.toml", &(inputs + INPUTS));
+    write("secrets.toml", SECRETS);
     write("modules/store/main.tf", STORE);
     write("modules/reader/main.tf", READER);
     write("components/store.toml", STORE_TOML);

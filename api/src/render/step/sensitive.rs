@@ -32,15 +32,20 @@ impl SensitiveValues {
         let prefix = format!("sensitive-{}-{}-", ids::new_ulid(), ids::new_ulid());
         let mut values = SensitiveValues { prefix, known, names: BTreeMap::new() };
         let state = &mut nuon["nuon"];
-        for input in config.inputs.iter().filter(|input| input.sensitive) {
-            let text = state["inputs"]["inputs"][&input.name].as_str().unwrap_or_default();
+        for input in config.install_values().filter(|input| input.sensitive) {
+            let paths: &[&str] = match config.secret_input(&input.name) {
+                Some(_) => &["/install/secrets"],
+                None => &["/inputs/inputs", "/install/inputs"],
+            };
+            let text = state.pointer(paths[0]).and_then(|inputs| inputs[&input.name].as_str());
+            let text = text.unwrap_or_default();
             let marked = match of_placeholder(text) {
                 Some(id) => values.marked(id, input_name(&input.name)),
                 // Without a value there is nothing to protect.
                 None if text.is_empty() => continue,
                 None => mark_default(&values.prefix, text),
             };
-            for path in ["/inputs/inputs", "/install/inputs"] {
+            for path in paths {
                 if let Some(inputs) = state.pointer_mut(path) {
                     inputs[&input.name] = marked.clone().into();
                 }

@@ -105,7 +105,7 @@ pub(super) async fn check_placeholders(
     set: &BTreeMap<String, String>,
 ) -> Result<(), Problem> {
     let is_sensitive =
-        |name: &str| config.app.inputs.iter().any(|input| input.sensitive && input.name == name);
+        |name: &str| config.app.install_value(name).is_some_and(|input| input.sensitive);
     let plain =
         set.iter().find(|(name, text)| of_placeholder(text).is_some() && !is_sensitive(name));
     if let Some((name, _)) = plain {
@@ -115,7 +115,7 @@ pub(super) async fn check_placeholders(
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
-    let changed = config.app.inputs.iter().filter(|input| input.sensitive).filter_map(|input| {
+    let changed = config.app.install_values().filter(|input| input.sensitive).filter_map(|input| {
         let text = set.get(&input.name).filter(|text| before.get(&input.name) != Some(*text))?;
         Some((&input.name, of_placeholder(text)?))
     });
@@ -127,6 +127,13 @@ pub(super) async fn check_placeholders(
     for (name, id) in changed {
         let now = before.get(name).and_then(|text| known.get(&of_placeholder(text)?));
         let new = known.get(&id);
+        if config.app.secret_input(name).is_some() && new.is_some_and(|new| !new.customer) {
+            let detail = format!(
+                "cannot set the secret {name}: only the customer sets it, with `stead-runner secret set {name}` on the \
+                 runner's host"
+            );
+            return Err(Problem::new(Code::Rejected, detail));
+        }
         if now.is_some_and(|now| now.customer) && new.is_some_and(|new| !new.customer) {
             let detail = format!(
                 "cannot set the sensitive input {name}: the customer has set it on the runner's host; the customer can \
@@ -176,7 +183,7 @@ pub(super) fn check_changes(
     set: &BTreeMap<String, String>,
     unset: &BTreeSet<String>,
 ) -> Result<(), Problem> {
-    let known = |name: &str| config.app.input(name).is_some();
+    let known = |name: &str| config.app.install_value(name).is_some();
     let unknown = set.keys().filter(|name| !known(name));
     let unknown = unknown.chain(unset.iter().filter(|n| !known(n) && !current.contains_key(*n)));
     let errors: Vec<FieldProblem> = unknown

@@ -192,11 +192,11 @@ pub const KINDS: &[Kind] = &[
         "remove sandbox.toml for an app without one",
     ),
     kind(
-        "secret",
-        Per::Part,
-        "secret",
-        "this release passes no secrets to jobs, and a template that reads `.nuon.secrets` fails",
-        "pass the value from the customer's runner: --pass-env NAME",
+        "secret_option",
+        Per::Key,
+        "`auto_generate`, `format` or `kubernetes_…` of a secret",
+        "jobs get the value that the customer sets, unchanged; Stead generates no value and writes no Secret of a cluster",
+        "tell the customer which value to set: `stead-runner secret set NAME`; write a Secret with a manifest",
     ),
     kind(
         "stack",

@@ -204,6 +204,21 @@ async fn a_refusal_ends_a_job_at_its_start_without_a_wait() {
 }
 
 #[tokio::test]
+async fn a_stopped_job_does_not_wait_for_the_server() {
+    let server = StateServer::start(Uploads::Accept);
+    server.set_reads(Reads::Respond(503, "busy"));
+    let host = Host::new(&server);
+    let (known, cancel) = (&host.known(), &Cancel::default());
+    let reading = Reading { remote: host.remote(), known, background: &Quiet, cancel };
+    cancel.requested.cancel();
+    match host.store().read_newest(&reading).await {
+        // Other errors would fail the job with a reason of their own.
+        Err(StateError::Stopped { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_sends_single_bytes_does_not_hold_up_a_job() {
     let server = StateServer::start(Uploads::Accept);
     Host::new(&server).apply(10, &[1]).await;
