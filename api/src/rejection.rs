@@ -57,7 +57,7 @@ impl From<InstallError> for Problem {
             InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
             | InstallError::HasRunner { .. }
-            | InstallError::GenerationWasUsed { .. }
+            | InstallError::AlreadyRecovered { .. }
             | InstallError::HasResources
             | InstallError::NotFirstProvision
             | InstallError::NoSuchComponent { .. }

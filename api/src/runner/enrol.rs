@@ -61,12 +61,18 @@ async fn redeem(app: &App, body: &Enrol) -> Result<(RunnerId, Option<InstallId>)
     let new = RunnerId(ids::new_ulid());
     let meta = Meta::new(Actor::Runner(new), ids::new_ulid().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
+    let is_recovery = body.recovery.is_some();
     let (body, owned) = (body.clone(), app.clone());
     let done = app.engine.transact(&call, move |unit| {
         let (body, app) = (body.clone(), owned.clone());
         Box::pin(async move { redeem_token(&app, unit, token, new, &body).await })
     });
-    Ok(done.await.map_err(caller::retryable)?.value)
+    let done = done.await.map_err(caller::retryable)?;
+    if is_recovery {
+        // This server rejects the former runner from the response on.
+        app.principals.wait_for_position(done.position).await;
+    }
+    Ok(done.value)
 }
 
 async fn redeem_token(

@@ -41,20 +41,26 @@ pub(crate) async fn offer(
     connection: Option<Extension<Ticket>>,
     extract::Json(body): extract::Json<RecoveryRequest>,
 ) -> ApiResult<RecoveryOffer> {
-    let install = install_of(&app, &body.token).await?;
+    let (install, own) = install_of(&app, &body.token).await?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
-    let seeds = wrapped_seeds::of_install(&app.pool, install).await?;
+    let recoveries = app.engine.load::<Install>(install).await?.recoveries;
+    // Keys have one successor. The one that enrolled with this token may repeat its recovery.
+    let has_other_successor = |former: RunnerId| {
+        recoveries.iter().any(|known| known.former == former && Some(known.runner) != own)
+    };
+    let mut seeds = wrapped_seeds::of_install(&app.pool, install).await?;
+    seeds.retain(|seed| !has_other_successor(seed.runner));
     let mut connection = app.pool.acquire().await?;
     let states = state_versions::newest_of_install(&mut connection, install).await?;
     let log_id = app.engine.log().log_id().to_string();
     Ok(Json(RecoveryOffer { install, log_id, seeds, states }))
 }
 
-/// Returns the install of a valid enrolment token. A token that a runner has used counts, because
-/// the response to its enrolment may have been lost.
-async fn install_of(app: &App, token: &str) -> Result<InstallId, Problem> {
+/// Returns the install of a valid enrolment token, and the runner that has used the token: the
+/// response to its enrolment may have been lost.
+async fn install_of(app: &App, token: &str) -> Result<(InstallId, Option<RunnerId>), Problem> {
     let id = enrolments::id_of(token).ok_or_else(unknown_token)?;
     let enrolment = app.log().reload::<Enrolment>(&id.to_string()).await?.state;
     let issue = enrolment.issue.as_ref().filter(|issue| secret::matches(token, &issue.sha256));
@@ -66,7 +72,9 @@ async fn install_of(app: &App, token: &str) -> Result<InstallId, Problem> {
         return Err(EnrolmentError::Expired.into());
     }
     match issue.purpose {
-        Purpose::Install { install } => Ok(install),
+        Purpose::Install { install } => {
+            Ok((install, enrolment.redeemed.as_ref().map(|by| by.runner)))
+        }
         Purpose::Build => {
             let detail = "cannot recover an install: the enrolment token is for a build runner; ask the vendor for a token \
                           of the install";

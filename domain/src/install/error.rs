@@ -52,16 +52,16 @@ pub enum InstallError {
         /// Maximum length of a lineage in bytes.
         most: usize,
     },
-    /// Another host recovered the keys with this generation, or a later one.
+    /// The keys of a runner have one successor.
     #[error(
-        "cannot recover the install: its keys have generation {known} already, and the recovered ones would have \
-         {generation}; recover the newest wrapped seed, with its fingerprint"
+        "cannot recover the install: {runner} has recovered the keys of {former}; recover the wrapped seed of that runner, \
+         with its fingerprint"
     )]
-    GenerationWasUsed {
-        /// Generation of the recovered keys.
-        generation: u32,
-        /// Highest generation that a recovery registered.
-        known: u32,
+    AlreadyRecovered {
+        /// Runner whose keys were recovered.
+        former: RunnerId,
+        /// Runner that recovered them.
+        runner: RunnerId,
     },
     #[error(
         "cannot deprovision the install without a run: it still has resources; start a deprovision run"

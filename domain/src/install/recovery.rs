@@ -27,15 +27,14 @@ pub struct Recovery {
 }
 
 impl Install {
-    /// Records a recovery unless its generation was used before: then another host has recovered
-    /// the keys.
+    /// Records a recovery unless another host has recovered the keys of the same runner: both hosts
+    /// would continue from them.
     pub(super) fn recover(&self, recovery: Recovery) -> Result<Vec<InstallEvent>, InstallError> {
-        let known = self.recoveries.last().map_or(0, |last| last.generation);
-        let generation = recovery.generation;
-        if generation <= known {
-            return Err(InstallError::GenerationWasUsed { generation, known });
+        let former = recovery.former;
+        match self.recoveries.iter().find(|known| known.former == former) {
+            Some(known) => Err(InstallError::AlreadyRecovered { former, runner: known.runner }),
+            None => Ok(vec![InstallEvent::Recovered(recovery)]),
         }
-        Ok(vec![InstallEvent::Recovered(recovery)])
     }
 
     pub(super) fn recovered(&mut self, recovery: Recovery) {

@@ -48,21 +48,23 @@ fn stack_outputs_of_the_runner_take_precedence() {
 }
 
 #[test]
-fn each_recovery_needs_a_later_generation() {
-    let recovery = |generation| Recovery {
-        runner: RunnerId(ulid::Ulid(3)),
-        former: RUNNER,
-        generation,
+fn the_keys_of_a_runner_are_recovered_once() {
+    let successor = RunnerId(ulid::Ulid(3));
+    let recovery = |runner, former| Recovery {
+        runner,
+        former,
+        generation: 2,
         signature: "c2ln".into(),
         unproved_states: [("api".into(), state_version(7))].into(),
     };
-    let recover = |generation| InstallCommand::Recover(recovery(generation));
-    let recovered = || InstallEvent::Recovered(recovery(2));
-    given::<Install>(ready()).when(recover(2)).then([recovered()]);
-    let used = InstallError::GenerationWasUsed { generation: 2, known: 2 };
-    given::<Install>(and(ready(), [recovered()])).when(recover(2)).then_rejected(used);
+    let recover = |runner, former| InstallCommand::Recover(recovery(runner, former));
+    let recovered = || InstallEvent::Recovered(recovery(successor, RUNNER));
+    given::<Install>(ready()).when(recover(successor, RUNNER)).then([recovered()]);
+    let again = InstallError::AlreadyRecovered { former: RUNNER, runner: successor };
+    let third = RunnerId(ulid::Ulid(4));
+    given::<Install>(and(ready(), [recovered()])).when(recover(third, RUNNER)).then_rejected(again);
     given::<Install>(and(ready(), [recovered()]))
-        .when(recover(3))
-        .then([InstallEvent::Recovered(recovery(3))]);
-    given::<Install>([]).when(recover(2)).then_rejected(InstallError::NotFound);
+        .when(recover(third, successor))
+        .then([InstallEvent::Recovered(recovery(third, successor))]);
+    given::<Install>([]).when(recover(successor, RUNNER)).then_rejected(InstallError::NotFound);
 }

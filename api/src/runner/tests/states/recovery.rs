@@ -234,10 +234,10 @@ async fn a_wrong_recovery_is_rejected_and_changes_nothing() {
     assert_eq!(state_versions::log_position(&world.app.pool).await.unwrap(), position);
     world.poll(&former, 0, json!({})).await.ok();
 
-    // Only one host recovers a generation.
+    // Only one host recovers the keys of a runner.
     right.enrol(&world, &token, former.id, &states).await.ok();
     let token = world.enrolment(Purpose::Install { install }).await;
     let second = Successor::new(&world, install, 2, &key);
     let rejected = second.enrol(&world, &token, former.id, &states).await.rejected(409, "rejected");
-    assert!(rejected["detail"].to_string().contains("have generation 2 already"), "{rejected}");
+    assert!(rejected["detail"].to_string().contains("has recovered the keys of"), "{rejected}");
 }
