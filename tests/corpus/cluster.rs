@@ -130,18 +130,20 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Fails if objects of the app remain that are not in this text.
-    pub(crate) fn require_only(&self, printed: &str) -> Outcome {
+    /// Returns the objects of the app that remain. Fails if one of them is not in this text.
+    pub(crate) fn require_only(&self, printed: &str) -> Outcome<Vec<String>> {
         let left = self.objects()?.into_iter().filter(|(object, owned)| {
             let is_inventory = object.namespace == "stead" || object.name == "stead";
             *owned && !is_inventory && !self.before.contains(object)
         });
-        let unnamed: Vec<String> = left
-            .filter(|(object, _)| !printed.contains(object.name.as_str()))
-            .map(|(object, _)| object.text())
-            .collect();
+        let (named, unnamed): (Vec<_>, Vec<_>) =
+            left.partition(|(object, _)| printed.contains(object.name.as_str()));
+        let texts = |objects: Vec<(Object, bool)>| -> Vec<String> {
+            objects.iter().map(|(object, _)| object.text()).collect()
+        };
+        let unnamed = texts(unnamed);
         match unnamed.is_empty() {
-            true => Ok(()),
+            true => Ok(texts(named)),
             false => Err(Failure::new(format!("left behind, not printed: {}", unnamed.join(", ")))),
         }
     }
@@ -164,7 +166,7 @@ impl TestCluster {
     }
 
     /// Deletes everything that was created since the start.
-    fn clean(&self) {
+    pub(crate) fn clean(&self) {
         for _ in 0..3 {
             let Ok(objects) = self.objects() else { return };
             let mut new: Vec<_> =

@@ -147,7 +147,12 @@ impl Journey<'_> {
         self.session.run("acme", &deprovision)?;
         if let Some(cluster) = &self.cluster {
             progress.begin("leftovers");
-            cluster.require_only(&self.printed(&torn_down))?;
+            let kept = cluster.require_only(&self.printed(&torn_down))?;
+            // They belong to the first install, and the second one has a cluster of its own.
+            if !kept.is_empty() {
+                self.rules.note("deletion of what the first install kept");
+                cluster.clean();
+            }
         }
         drop(runner);
 
