@@ -262,7 +262,7 @@ impl From<EnrolmentError> for Problem {
             EnrolmentError::Expired => Code::TokenExpired,
             EnrolmentError::Revoked => Code::TokenRevoked,
             EnrolmentError::AlreadyUsed => Code::EnrolmentRedeemed,
-            EnrolmentError::AlreadyIssued => Code::Rejected,
+            EnrolmentError::AlreadyIssued | EnrolmentError::TooManyOffers { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -288,6 +288,7 @@ impl From<RunnerError> for Problem {
             RunnerError::AlreadyEnrolled
             | RunnerError::KeyWasReplaced
             | RunnerError::NoFormerKeys
+            | RunnerError::KeysWereReplaced
             | RunnerError::GenerationNotLater { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())

@@ -8,6 +8,7 @@
 //! other lineage              after an empty state or a decision, else a conflict
 //! ```
 mod fence;
+mod hold;
 mod keep;
 mod order;
 mod read;
@@ -25,7 +26,8 @@ use schemas::{manifest::Fence, runner::StateHead};
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub(crate) use self::{
-    fence::{Beginning, Begun, begin, begun, decide, end_all, log_position},
+    fence::{Beginning, Begun, begin, begun, decide, log_position},
+    hold::{Held, hold},
     keep::{Named, mark_named},
     order::{Conflict, Place, Replaces},
     read::{find, has},

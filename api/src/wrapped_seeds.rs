@@ -1,7 +1,8 @@
 //! Seeds of installs, wrapped for the customer's recovery recipients. The server cannot read them.
 //!
 //! A runner replaces only its own ones: a runner with other keys must not delete those of a lost
-//! host.
+//! host. Only a successor deletes those of all former runners, because a wrapped seed of former keys
+//! contains the same seed: a recipient that the customer removes must not keep one.
 use domain::{
     decider::Timestamp,
     ids::{InstallId, RunnerId},
@@ -50,20 +51,47 @@ pub(crate) async fn replace(
     .await
 }
 
-/// Returns the wrapped seeds of an install, the last stored first.
-pub(crate) async fn of_install(
+/// Deletes the wrapped seeds of all runners of an install except one.
+pub(crate) async fn delete_others(
+    pool: &PgPool,
+    (install, kept): (InstallId, RunnerId),
+) -> Result<(), sqlx::Error> {
+    let delete = "delete from wrapped_seed where install = $1 and runner <> $2";
+    let (install, kept) = (install.to_string(), kept.to_string());
+    sqlx::query(delete).bind(install).bind(kept).execute(pool).await.map(drop)
+}
+
+/// Returns the runners of an install that have wrapped seeds.
+pub(crate) async fn runners(
     pool: &PgPool,
     install: InstallId,
+) -> Result<Vec<RunnerId>, sqlx::Error> {
+    let sql = "select distinct runner from wrapped_seed where install = $1 order by runner";
+    let rows = sqlx::query(sql).bind(install.to_string()).fetch_all(pool).await?;
+    rows.iter().map(runner).collect()
+}
+
+/// Returns the wrapped seeds of these runners of an install, in the order of the runners, the last
+/// stored first.
+pub(crate) async fn of_runners(
+    pool: &PgPool,
+    install: InstallId,
+    runners: &[RunnerId],
 ) -> Result<Vec<OfferedSeed>, sqlx::Error> {
-    let sql = "select runner, wrapped from wrapped_seed where install = $1 \
-               order by stored_at desc, runner, recipient limit $2";
-    let rows = sqlx::query(sql).bind(install.to_string()).bind(MAX_OFFERED).fetch_all(pool).await?;
+    let sql = "select runner, wrapped from wrapped_seed where install = $1 and runner = any($2) \
+               order by array_position($2, runner), stored_at desc, recipient limit $3";
+    let runners: Vec<String> = runners.iter().map(ToString::to_string).collect();
+    let query = sqlx::query(sql).bind(install.to_string()).bind(runners).bind(MAX_OFFERED);
+    let rows = query.fetch_all(pool).await?;
     let seed = |row: &PgRow| -> Result<_, sqlx::Error> {
-        let runner: String = row.try_get("runner")?;
-        let runner = runner.parse().map_err(|why| sqlx::Error::Decode(Box::new(why)))?;
-        Ok(OfferedSeed { runner, wrapped: row.try_get("wrapped")? })
+        Ok(OfferedSeed { runner: runner(row)?, wrapped: row.try_get("wrapped")? })
     };
     rows.iter().map(seed).collect()
+}
+
+fn runner(row: &PgRow) -> Result<RunnerId, sqlx::Error> {
+    let runner: String = row.try_get("runner")?;
+    runner.parse().map_err(|why| sqlx::Error::Decode(Box::new(why)))
 }
 
 /// Deletes the wrapped seeds of these installs.

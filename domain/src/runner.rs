@@ -4,6 +4,7 @@
 //! enable a runner separately, and neither can reverse the decision of the other side. The log
 //! records disconnects and reconnects, but no polls and sessions.
 use crate::{
+    actor::Actor,
     decider::{Decider, Timestamp},
     ids::InstallId,
 };
@@ -57,6 +58,10 @@ impl Decider for Runner {
         match command {
             Enrol(new) if new == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
+            // A user may have revoked the runner of a lost host before its successor does.
+            Revoke { by: by @ Actor::Runner(_), reason } => {
+                unless_done(self.replaced, RunnerEvent::Revoked { by, reason })
+            }
             Revoke { by, reason } => unless_done(self.revoked, RunnerEvent::Revoked { by, reason }),
             // A revoked runner can still become disconnected. The next arm rejects the remaining
             // commands.
@@ -160,7 +165,10 @@ impl Decider for Runner {
             RunnerEvent::Enabled { side, .. } => {
                 self.disabled.remove(&side);
             }
-            RunnerEvent::Revoked { .. } => self.revoked = true,
+            RunnerEvent::Revoked { by, .. } => {
+                self.revoked = true;
+                self.replaced |= matches!(by, Actor::Runner(_));
+            }
             RunnerEvent::Refused(refusal) => self.store_refusal(refusal),
             RunnerEvent::CloneSuspected { .. } | RunnerEvent::ForgerySuspected { .. } => {}
         }

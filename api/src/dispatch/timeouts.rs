@@ -59,8 +59,16 @@ impl Dispatch {
             })
         };
         let mut due = Vec::new();
+        let is_replaced =
+            |runner| state.runners.get(runner).is_some_and(|entry| entry.runner.replaced);
         for (job, tracked) in state.jobs.all() {
             if let Some(held) = tracked.active_execution()
+                && is_replaced(held.runner)
+            {
+                let (execution, loss_reason) = (held.id, LossReason::HostReplaced);
+                let command = JobCommand::DeclareLost { execution, loss_reason };
+                due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
+            } else if let Some(held) = tracked.active_execution()
                 && let Some(guard) = owned(held.runner)
                 && let Some(command) = liveness_command(tracked, now, timing)
             {

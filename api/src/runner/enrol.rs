@@ -1,5 +1,7 @@
 //! Enrolment of a runner: redeems the token, creates the runner and records the stack outputs of
 //! the install, in one commit.
+use std::{collections::BTreeMap, sync::Arc};
+
 use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
@@ -12,7 +14,7 @@ use domain::{
 use event_log::Meta;
 use schemas::{
     problem::FieldProblem,
-    runner::{Enrol, Enrolled, RunnerMode},
+    runner::{Enrol, Enrolled, RunnerMode, StateHead},
 };
 
 use super::{
@@ -23,7 +25,7 @@ use super::{
 use crate::{
     auth::secret,
     configs::published,
-    execute::{Call, UnitOfWork},
+    execute::{Call, Done, UnitOfWork},
     extract, ids,
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
@@ -42,9 +44,6 @@ pub(crate) async fn enrol(
 ) -> ApiResult<Enrolled> {
     validate(&body)?;
     let (runner, install) = redeem(&app, &body).await?;
-    if let (Some(install), Some(proof)) = (install, &body.recovery) {
-        recovery::exclude_former(&app, (install, runner), proof.former).await?;
-    }
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
@@ -61,26 +60,52 @@ async fn redeem(app: &App, body: &Enrol) -> Result<(RunnerId, Option<InstallId>)
     let new = RunnerId(ids::new_ulid());
     let meta = Meta::new(Actor::Runner(new), ids::new_ulid().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
-    let is_recovery = body.recovery.is_some();
-    let (body, owned) = (body.clone(), app.clone());
-    let done = app.engine.transact(&call, move |unit| {
-        let (body, app) = (body.clone(), owned.clone());
-        Box::pin(async move { redeem_token(&app, unit, token, new, &body).await })
-    });
-    let done = done.await.map_err(caller::retryable)?;
-    if is_recovery {
-        // This server rejects the former runner from the response on.
-        app.principals.wait_for_position(done.position).await;
+    let request = Request { call, token, new, body: body.clone() };
+    match &body.recovery {
+        None => Ok(request.commit(app, BTreeMap::new()).await?.value),
+        Some(proof) => {
+            let done = recovery::enrol(app, request, proof.clone()).await?;
+            // This server rejects the former runner from the response on.
+            app.principals.wait_for_position(done.position).await;
+            Ok(done.value)
+        }
     }
-    Ok(done.value)
+}
+
+/// Enrolment with the id of the new runner.
+pub(super) struct Request {
+    call: Call,
+    token: TokenId,
+    pub new: RunnerId,
+    pub body: Enrol,
+}
+
+impl Request {
+    /// Redeems the token and creates the runner. `states` are those of the install, in a recovery.
+    pub(super) async fn commit(
+        &self,
+        app: &App,
+        states: BTreeMap<String, StateHead>,
+    ) -> Result<Done<(RunnerId, Option<InstallId>)>, Problem> {
+        let (token, new) = (self.token, self.new);
+        let owned = Arc::new((app.clone(), self.body.clone(), states));
+        let done = app.engine.transact(&self.call, move |unit| {
+            let owned = Arc::clone(&owned);
+            Box::pin(async move {
+                let (app, body, states) = &*owned;
+                redeem_token(app, unit, (token, new), body, states).await
+            })
+        });
+        done.await.map_err(caller::retryable)
+    }
 }
 
 async fn redeem_token(
     app: &App,
     unit: &mut UnitOfWork,
-    token: TokenId,
-    new: RunnerId,
+    (token, new): (TokenId, RunnerId),
     body: &Enrol,
+    states: &BTreeMap<String, StateHead>,
 ) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let enrolment = unit.load::<Enrolment>(token).await?.clone();
     let known = enrolment.issue.filter(|issue| secret::matches(&body.token, &issue.sha256));
@@ -95,7 +120,7 @@ async fn redeem_token(
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(body, install, token))).await?;
     if let Some(install) = install {
         if let (Some(proof), Some(keys)) = (&body.recovery, &body.install_keys) {
-            recovery::register(app, unit, (install, new), keys, proof).await?;
+            recovery::register(unit, (install, new), (keys, proof), states).await?;
         }
         let outputs = body.stack_outputs.clone().into();
         stack::check_limits(&outputs)?;

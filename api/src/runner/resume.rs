@@ -112,15 +112,14 @@ fn previous_executions(
         .collect()
 }
 
-/// Declares an execution lost that the runner does not know.
-pub(super) async fn declare_lost(
+async fn declare_lost(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
     loss_reason: LossReason,
 ) -> Result<(), Problem> {
-    tracing::warn!(runner.id = %runner.id, job.id = %job, execution.id = %execution, "Runner does not know an execution that it, or the runner that it replaces, held");
+    tracing::warn!(runner.id = %runner.id, job.id = %job, execution.id = %execution, "Runner reconnected without an execution that it held");
     let call = caller::call(runner, "/runner/v1/sessions");
     let lost = app.engine.transact(&call, move |unit| {
         Box::pin(async move {

@@ -1,6 +1,6 @@
 //! Fence of a component: the newest execution that may write its state. An earlier execution cannot
 //! store a state after a later one has begun, because the later one continues from the stored state.
-use domain::ids::{InstallId, JobId};
+use domain::ids::JobId;
 use event_log::transaction::completed;
 use schemas::manifest::Fence;
 use sqlx::{PgConnection, PgPool, Row as _};
@@ -72,32 +72,6 @@ pub(crate) async fn decide(
         Ok(is_known)
     })
     .await
-}
-
-/// Ends the permission of all executions of an install that were claimed until this fence, because
-/// another host continues. Can be repeated.
-pub(crate) async fn end_all(
-    pool: &PgPool,
-    install: InstallId,
-    until: Fence,
-) -> Result<(), sqlx::Error> {
-    // A component without a state can have an execution that would store the first one.
-    let sql = "insert into state_fence (install, component, fence_epoch, fence_position, job) \
-               select install, component, $2::int8, $3::int8, null from \
-                 (select install, component from state_version where install = $1 \
-                  union select install, component from state_fence where install = $1) as known \
-               on conflict (install, component) do update set fence_epoch = excluded.fence_epoch, \
-                 fence_position = excluded.fence_position, job = null \
-               where (state_fence.fence_epoch, state_fence.fence_position) \
-                 < (excluded.fence_epoch, excluded.fence_position)";
-    let (epoch, position) = (until.epoch.cast_signed(), until.position.cast_signed());
-    sqlx::query(sql)
-        .bind(install.to_string())
-        .bind(epoch)
-        .bind(position)
-        .execute(pool)
-        .await
-        .map(drop)
 }
 
 /// Returns the newest execution that may write the state of a component.

@@ -15,6 +15,9 @@ pub struct Enrolment {
     /// Use of the token. `None` before a runner enrolled with the token.
     pub redeemed: Option<Redemption>,
     pub revoked: bool,
+    /// Number of times that a holder of the token read the wrapped seeds of the install.
+    #[serde(default)]
+    pub offers: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]

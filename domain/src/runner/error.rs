@@ -35,6 +35,12 @@ pub enum RunnerError {
          the wrapped seed of this install"
     )]
     NoFormerKeys,
+    /// A thief may have the replaced keys.
+    #[error(
+        "cannot recover the install: other keys have replaced those of the former runner; recover the wrapped seed of the \
+         install's current runner"
+    )]
+    KeysWereReplaced,
     /// A revocation is permanent.
     #[error("cannot change the runner: it was revoked; enrol a new runner with a new token")]
     Revoked,

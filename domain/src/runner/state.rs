@@ -24,6 +24,9 @@ pub struct Runner {
     /// True during a drain: the runner finishes its jobs and gets no new ones.
     pub draining: bool,
     pub revoked: bool,
+    /// True if a runner on another host recovered the keys of this one's install.
+    #[serde(default)]
+    pub replaced: bool,
     /// Time of the last call before the disconnect. `None` while the runner is connected.
     #[bincode(with_serde)]
     pub disconnected_since: Option<Timestamp>,
@@ -168,23 +171,30 @@ impl Runner {
     }
 
     /// Checks that another runner may register these keys as the successors of this runner's keys.
-    /// The caller has verified that the former keys signed them.
+    /// The caller has verified that the former keys signed them. `current` are the keys of the
+    /// install's runner: replaced keys have no successors, because a thief may have them.
     ///
     /// # Errors
-    /// If this runner has no keys of that install, or its generation is not earlier.
+    /// If this runner has no keys of that install, its generation is not earlier, or its keys are not
+    /// the current ones.
     pub fn check_successor(
         &self,
         install: InstallId,
         keys: &InstallPublicKeys,
+        current: Option<&InstallPublicKeys>,
     ) -> Result<(), RunnerError> {
         let of_install =
             self.identity.as_ref().filter(|identity| identity.install == Some(install));
         let recorded = of_install.and_then(|identity| identity.install_keys.as_ref());
-        let recorded = recorded.ok_or(RunnerError::NoFormerKeys)?.generation;
+        let recorded = recorded.ok_or(RunnerError::NoFormerKeys)?;
         let generation = keys.generation;
-        match generation > recorded {
+        if generation <= recorded.generation {
+            let recorded = recorded.generation;
+            return Err(RunnerError::GenerationNotLater { generation, recorded });
+        }
+        match current.is_some_and(|current| current.is_same(recorded)) {
             true => Ok(()),
-            false => Err(RunnerError::GenerationNotLater { generation, recorded }),
+            false => Err(RunnerError::KeysWereReplaced),
         }
     }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use domain::ids::{InstallId, RunnerId};
+use domain::{
+    ids::{InstallId, RunnerId},
+    state_version::StateVersion,
+};
 use ed25519_dalek::{Signature, VerifyingKey};
 use proof::dsse;
 use serde::{Deserialize, Serialize};
@@ -55,8 +58,8 @@ impl WrappedSeed {
 
 /// Request of `POST /runner/v1/recovery`.
 ///
-/// Responses: 200 [`RecoveryOffer`]. 401 for an unknown, revoked or expired token. 422 for a token of
-/// a build runner.
+/// Responses: 200 [`RecoveryOffer`]. 401 for an unknown, revoked or expired token. 409 for a token
+/// that a runner has enrolled with, or that was used 100 times. 422 for a token of a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryRequest {
     /// Enrolment token of the new runner. The request does not use it up.
@@ -71,10 +74,15 @@ pub struct RecoveryOffer {
     pub install: InstallId,
     /// Id of the server's log.
     pub log_id: String,
-    /// Wrapped seeds of the runners of the install, at most 100, the last stored first.
+    /// Wrapped seeds of the current keys of the install, at most 100: those of its runner first, and
+    /// the last stored first.
     pub seeds: Vec<OfferedSeed>,
     /// Newest state of each component that has one.
     pub states: BTreeMap<String, StateHead>,
+    /// Later states that the lost host reported and never sent, by component. Each component waits
+    /// until a user of the vendor accepts another one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub awaited: BTreeMap<String, StateVersion>,
 }
 
 /// Wrapped seed, and the runner that stored it.
@@ -99,6 +107,10 @@ pub struct RecoveryProof {
     /// the server has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accepted_states: BTreeMap<String, StateHead>,
+    /// Wrapped seeds of the new keys. The new host may be lost before its first session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10)]
+    pub wrapped_seeds: Vec<WrappedSeed>,
 }
 
 /// Returns the bytes that the former keys of an install sign: DSSE around RFC 8785 JSON of the log,
