@@ -44,6 +44,7 @@ pub struct Identity {
     pub trust: Trust,
 }
 
+#[derive(Clone)]
 pub struct EnrolmentOptions {
     pub mode: RunnerMode,
     pub server: String,

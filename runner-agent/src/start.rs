@@ -25,7 +25,7 @@ use crate::{
     policy::{self, Choice, publishers},
     recovery::{
         self,
-        successor::{Recovered, Request},
+        successor::{self, Recovered, Request},
     },
     seed,
     supervisor::{self, ExitReason, Settings},
@@ -142,6 +142,12 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         }
         return Ok(stored);
     }
+    if successor::has_begun(data)? {
+        bail!(
+            "cannot enrol: a recovery in {} was interrupted; repeat `stead-runner recover`, or pass a new directory with --data",
+            data.root().display()
+        );
+    }
     let mode = match run.mode.with_context(|| format!("cannot enrol: --mode is {NEEDED}"))? {
         Mode::Install => RunnerMode::Install,
         Mode::Build => RunnerMode::Build,
@@ -191,21 +197,26 @@ fn enrolment_options(
 pub(crate) async fn recover(
     run: &Run,
     request: &Request,
-    open: impl FnOnce() -> anyhow::Result<Data>,
+    (exists, open): (bool, impl Fn() -> anyhow::Result<Data>),
 ) -> anyhow::Result<(Identity, InstallKeys)> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     let options = enrolment_options(run, RunnerMode::Install, trust)?;
+    if exists {
+        let data = open()?;
+        let _lock = lock(&data).await?;
+        let resumed = successor::resume(&data, &request.fingerprint, options.clone()).await?;
+        if let Some(done) = resumed {
+            return Ok(done);
+        }
+    }
     let offer = enrol::recovery_offer(&options).await?;
     let recovered = Recovered::of(&offer, request)?;
     let data = open()?;
     let _lock = lock(&data).await?;
     policy::begin(&data, choice)?;
     publishers::record(&data, &run.plugin_publisher)?;
-    let (identity, keys) = recovered.enrol(&data, &offer, options).await?;
-    let of = Of { log_id: &offer.log_id, install: offer.install };
-    run.recovery.iter().try_for_each(|to| recovery::add(&data, &keys, &of, to).map(drop))?;
-    Ok((identity, keys))
+    recovered.enrol(&data, &offer, (options, &run.recovery)).await
 }
 
 /// Wraps the seed for the recipients of the command line.

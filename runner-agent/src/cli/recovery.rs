@@ -16,9 +16,10 @@ use super::Run;
 use crate::{
     data::Data,
     enrol::{self, Identity},
+    host,
     recovery::{
         self,
-        successor::{AcceptedHead, Request},
+        successor::{AcceptedHead, LostState, Request},
     },
     seed, show, start,
 };
@@ -40,7 +41,7 @@ pub(crate) enum RecoveryCommand {
         /// Recipient, from `stead-runner recovery list`
         recipient: Recipient,
     },
-    /// Remove a recipient from this host and from the server. Exported copies stay usable
+    /// Remove a recipient from this host and from the server. Copies elsewhere stay usable
     Remove {
         /// Recipient, from `stead-runner recovery list`
         recipient: Recipient,
@@ -59,6 +60,9 @@ pub(crate) struct RecoverArgs {
     /// repeated. Without it, the command lists the states of the server
     #[arg(long, value_name = "COMPONENT=LINEAGE/SERIAL/DIGEST")]
     accept_head: Vec<AcceptedHead>,
+    /// State that the lost host reported and never sent, and that you give up; may be repeated
+    #[arg(long, value_name = "COMPONENT=LINEAGE/SERIAL")]
+    give_up_state: Vec<LostState>,
     #[command(flatten)]
     run: Run,
 }
@@ -66,6 +70,7 @@ pub(crate) struct RecoverArgs {
 pub(super) fn run(command: RecoveryCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         RecoveryCommand::Add { recipient } => {
+            host::make_undumpable();
             let (keys, identity, install) = keys(data)?;
             let of = Of { log_id: &identity.log_id, install };
             let path = recovery::add(data, &keys, &of, &recipient)?;
@@ -122,13 +127,15 @@ fn list(data: &Data) -> anyhow::Result<String> {
 /// Recovers the keys into a new data directory, and enrols it as the successor of the lost host.
 pub(super) async fn recover(
     args: &RecoverArgs,
-    open: impl FnOnce() -> anyhow::Result<Data>,
+    data: (bool, impl Fn() -> anyhow::Result<Data>),
 ) -> anyhow::Result<ExitCode> {
+    host::make_undumpable();
     let identity = RecoveryIdentity::parse(&read(&args.identity)?)
         .with_context(|| format!("cannot read {}", args.identity.display()))?;
     let (fingerprint, accepted) = (args.fingerprint, args.accept_head.clone());
-    let request = Request { identity, fingerprint, accepted };
-    let (identity, keys) = start::recover(&args.run, &request, open).await?;
+    let lost = args.give_up_state.clone();
+    let request = Request { identity, fingerprint, accepted, lost };
+    let (identity, keys) = start::recover(&args.run, &request, data).await?;
     let fingerprint = seed::fingerprint(&keys, &identity).context("a build runner has no keys")?;
     eprintln!(
         "The server rejects the former runner from now on. Keep the new fingerprint in your records, and send it to the \
@@ -139,7 +146,8 @@ pub(super) async fn recover(
 
 fn read(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let reading = || format!("cannot read {}", path.display());
-    let mut text = Zeroizing::new(String::new());
+    // A string that grows leaves copies of the private key in memory.
+    let mut text = Zeroizing::new(String::with_capacity(2 * MAX_FILE as usize));
     let file = fs::File::open(path).with_context(reading)?;
     file.take(MAX_FILE + 1).read_to_string(&mut text).with_context(reading)?;
     if text.len() as u64 > MAX_FILE {

@@ -4,23 +4,29 @@
 //! offer of the server ─▶ unwrap ─▶ fingerprint ─▶ accepted states ─▶ next generation ─▶ enrol
 //! ```
 //!
-//! Everything before the next generation changes nothing. A repeated recovery with the same token
-//! continues an interrupted one.
-use std::{collections::BTreeMap, str::FromStr};
+//! Everything before the next generation changes nothing. `recovery.json` records the recovery before
+//! the keys are stored, so that the command continues an interrupted one, and an ordinary enrolment
+//! does not register the keys without it.
+use std::{collections::BTreeMap, io, path::PathBuf, str::FromStr};
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use domain::ids::RunnerId;
+use domain::{
+    ids::{InstallId, RunnerId},
+    state_version::StateVersion,
+};
 use install_keys::{
     Fingerprint, InstallKeys, Of, Recipient, RecoveryError, RecoveryIdentity, WrappedSeed,
 };
 use schemas::runner::{
     OfferedSeed, RecoveryOffer, RecoveryProof, StateHead, WRAPPED_SEED_BYTES, succession,
 };
+use serde::{Deserialize, Serialize};
+use tracing::warn;
 
-use super::add;
+use super::{add, reported};
 use crate::{
-    data::Data,
+    data::{self, Data},
     disable,
     enrol::{self, EnrolmentOptions, Identity},
     journal::{Journal, JournalEvent},
@@ -35,6 +41,8 @@ pub(crate) struct Request {
     pub fingerprint: Fingerprint,
     /// States that the customer accepts as the newest ones.
     pub accepted: Vec<AcceptedHead>,
+    /// States that the lost host never sent, and that the customer gives up.
+    pub lost: Vec<LostState>,
 }
 
 /// State that the customer accepts: `COMPONENT=LINEAGE/SERIAL/DIGEST`.
@@ -66,37 +74,75 @@ impl AcceptedHead {
     }
 }
 
+/// State that the lost host never sent, and that the customer gives up: `COMPONENT=LINEAGE/SERIAL`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostState {
+    component: String,
+    lineage: String,
+    serial: u64,
+}
+
+impl FromStr for LostState {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (component, version) = text.split_once('=')?;
+            let (lineage, serial) = version.rsplit_once('/')?;
+            let (component, lineage) = (component.into(), lineage.into());
+            Some(LostState { component, lineage, serial: serial.parse().ok()? })
+        };
+        read().ok_or_else(|| format!("{text:?} is not in the form COMPONENT=LINEAGE/SERIAL"))
+    }
+}
+
+impl LostState {
+    fn is(&self, component: &str, version: &StateVersion) -> bool {
+        (self.component.as_str(), &self.lineage, self.serial)
+            == (component, &version.lineage, version.serial)
+    }
+}
+
 /// Keys that the offer of the server contains, and the states that the customer accepted.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     former: RunnerId,
     former_keys: InstallKeys,
-    /// Recipients of the former keys, which stay the recipients.
-    recipients: Vec<Recipient>,
+    /// Recipient of the identity. It stays one.
+    recipient: Recipient,
+    /// Other recipients of the former keys. The customer may have removed them since.
+    others: Vec<Recipient>,
     accepted: BTreeMap<String, StateHead>,
 }
 
 impl Recovered {
     /// Checks the offer of the server. Changes nothing.
     pub(crate) fn of(offer: &RecoveryOffer, request: &Request) -> anyhow::Result<Self> {
-        let (former, former_keys) = unwrap(offer, request)?;
+        let (former, former_keys, recipient) = unwrap(offer, request)?;
         let of = Of { log_id: &offer.log_id, install: offer.install };
-        // The server can add recipients of its own, but not sign their wrapped seeds.
         let signed = parsed(&offer.seeds).filter(|(_, seed)| seed.is_current(&of, &former_keys));
-        let recipients = signed.filter_map(|(_, seed)| seed.recipient().parse().ok()).collect();
+        let signed = signed.filter_map(|(_, seed)| seed.recipient().parse().ok());
+        let others = signed.filter(|other| *other != recipient).collect();
         let accepted = accept(offer, &request.accepted)?;
-        Ok(Recovered { former, former_keys, recipients, accepted })
+        check_lost(offer, &request.lost)?;
+        Ok(Recovered { former, former_keys, recipient, others, accepted })
     }
 
-    /// Enrols this host as the successor, with the next generation of the keys. The runner is
-    /// disabled first, so that it never starts enabled.
+    /// Enrols this host as the successor, with the next generation of the keys and these further
+    /// recipients. The runner is disabled first, so that it never starts enabled.
     pub(crate) async fn enrol(
         self,
         data: &Data,
         offer: &RecoveryOffer,
-        options: EnrolmentOptions,
+        (options, recipients): (EnrolmentOptions, &[Recipient]),
     ) -> anyhow::Result<(Identity, InstallKeys)> {
-        let of = Of { log_id: &offer.log_id, install: offer.install };
+        for other in self.others.iter().filter(|other| !recipients.contains(other)) {
+            eprintln!(
+                "{other} was a recipient of the lost host and is none of this one: add it with `stead-runner recovery add` if you \
+                 trust it"
+            );
+        }
+        let (log_id, install) = (offer.log_id.clone(), offer.install);
+        let of = Of { log_id: &log_id, install };
         let keys = self.former_keys.successor();
         check_new(data, &keys)?;
         disable::disable(data, &reason(&self.accepted), false)?;
@@ -106,28 +152,109 @@ impl Recovered {
             let (serial, digest) = (head.serial, head.digest.clone());
             journal.write(JournalEvent::StateUnproved { component, lineage, serial, digest })?;
         }
-        seed::store(data, &keys)?;
-        self.recipients.iter().try_for_each(|to| add(data, &keys, &of, to).map(drop))?;
-        let agent_keys = Keys::open(data)?;
+        let mut agent_keys = Keys::open(data)?;
+        agent_keys.install = Some(keys.clone());
         let public = agent_keys.signed_install_keys().context("cannot read the recovered keys")?;
-        let signed = succession(of.log_id, of.install, &public);
-        let signature = STANDARD.encode(self.former_keys.sign_succession(&signed));
-        let proof =
-            RecoveryProof { former: self.former, signature, accepted_states: self.accepted };
-        let options = EnrolmentOptions { recovery: Some(proof), ..options };
-        let identity = enrol::enrol(data, &agent_keys, &options).await?;
+        let signature = self.former_keys.sign_succession(&succession(&log_id, install, &public));
+        let (former, signature) = (self.former, STANDARD.encode(signature));
+        let (accepted_states, wrapped_seeds) = (self.accepted, vec![]);
+        let proof = RecoveryProof { former, signature, accepted_states, wrapped_seeds };
+        let begun = Begun { log_id: log_id.clone(), install, proof };
+        data::replace_json(&path(data), &begun)?;
+        add(data, &keys, &of, &self.recipient)?;
+        recipients.iter().try_for_each(|to| add(data, &keys, &of, to).map(drop))?;
+        seed::store(data, &keys)?;
+        let identity = begun.enrol(data, &keys, &agent_keys, options).await?;
         Ok((identity, keys))
     }
+}
+
+/// Recovery that this host has begun.
+#[derive(Debug, Serialize, Deserialize)]
+struct Begun {
+    log_id: String,
+    install: InstallId,
+    /// Proof without the wrapped seeds.
+    proof: RecoveryProof,
+}
+
+impl Begun {
+    async fn enrol(
+        self,
+        data: &Data,
+        keys: &InstallKeys,
+        agent_keys: &Keys,
+        options: EnrolmentOptions,
+    ) -> anyhow::Result<Identity> {
+        let of = Of { log_id: &self.log_id, install: self.install };
+        // This host may be lost after the enrolment and before the end of the command.
+        eprintln!(
+            "Fingerprint of the install's keys after the recovery: {}",
+            keys.public().fingerprint(&of)
+        );
+        let wrapped_seeds = reported(data, keys, &of)?;
+        let recovery = Some(RecoveryProof { wrapped_seeds, ..self.proof });
+        enrol::enrol(data, agent_keys, &EnrolmentOptions { recovery, ..options }).await
+    }
+}
+
+fn path(data: &Data) -> PathBuf {
+    data.path("recovery.json")
+}
+
+/// Returns true if this host has begun a recovery.
+pub(crate) fn has_begun(data: &Data) -> io::Result<bool> {
+    path(data).try_exists()
+}
+
+/// Continues a recovery that was interrupted after it had stored the keys. Returns `None` if there is
+/// none, or if the server rejects it: then the customer accepts the current states.
+pub(crate) async fn resume(
+    data: &Data,
+    fingerprint: &Fingerprint,
+    options: EnrolmentOptions,
+) -> anyhow::Result<Option<(Identity, InstallKeys)>> {
+    let (Some(begun), Some(keys)) = (data::read_json::<Begun>(&path(data))?, seed::open(data)?)
+    else {
+        return Ok(None);
+    };
+    let of = Of { log_id: &begun.log_id, install: begun.install };
+    if !succeeds(&keys, &of, fingerprint) {
+        bail!(other_runner(data));
+    }
+    if let Some(identity) = enrol::stored_identity(data)? {
+        return Ok(Some((identity, keys)));
+    }
+    let mut agent_keys = Keys::open(data)?;
+    agent_keys.install = Some(keys.clone());
+    match begun.enrol(data, &keys, &agent_keys, options).await {
+        Ok(identity) => Ok(Some((identity, keys))),
+        Err(error) => {
+            warn!(error = format!("{error:#}"), "Cannot continue the interrupted recovery");
+            Ok(None)
+        }
+    }
+}
+
+/// Returns true if the keys succeed those with this fingerprint.
+fn succeeds(keys: &InstallKeys, of: &Of<'_>, former: &Fingerprint) -> bool {
+    let generation = keys.generation().checked_sub(1).filter(|generation| *generation > 0);
+    let former_keys = generation.map(|generation| InstallKeys::new(keys.seed(), generation));
+    former_keys.is_some_and(|keys| keys.public().fingerprint(of) == *former)
+}
+
+fn other_runner(data: &Data) -> String {
+    format!(
+        "cannot recover the install: {} belongs to a runner; pass a new directory with --data",
+        data.root().display()
+    )
 }
 
 /// Refuses a directory of another runner. One of this recovery was interrupted.
 fn check_new(data: &Data, keys: &InstallKeys) -> anyhow::Result<()> {
     let other = seed::open(data)?.is_some_and(|other| other.public() != keys.public());
     if other || enrol::stored_identity(data)?.is_some() {
-        bail!(
-            "cannot recover the install: {} belongs to a runner; pass a new directory with --data",
-            data.root().display()
-        );
+        bail!(other_runner(data));
     }
     Ok(())
 }
@@ -147,12 +274,16 @@ fn parsed(seeds: &[OfferedSeed]) -> impl Iterator<Item = (RunnerId, WrappedSeed)
 }
 
 /// Recovers the seed with the fingerprint of the customer.
-fn unwrap(offer: &RecoveryOffer, request: &Request) -> anyhow::Result<(RunnerId, InstallKeys)> {
+fn unwrap(
+    offer: &RecoveryOffer,
+    request: &Request,
+) -> anyhow::Result<(RunnerId, InstallKeys, Recipient)> {
     let mut why: Option<RecoveryError> = None;
     for (runner, seed) in parsed(&offer.seeds) {
         let error = match seed.recover(offer.install, &request.fingerprint, &request.identity) {
             Ok(recovered) if recovered.log_id == offer.log_id => {
-                return Ok((runner, InstallKeys::new(&recovered.seed, recovered.generation)));
+                let keys = InstallKeys::new(&recovered.seed, recovered.generation);
+                return Ok((runner, keys, seed.recipient().parse()?));
             }
             Ok(_) => RecoveryError::OtherLog,
             Err(error) => error,
@@ -209,6 +340,28 @@ fn accept(
         );
     }
     Ok(offer.states.clone())
+}
+
+/// Checks that the customer gives up each state that the lost host never sent.
+fn check_lost(offer: &RecoveryOffer, lost: &[LostState]) -> anyhow::Result<()> {
+    let is_given_up = |component: &str, version| lost.iter().any(|one| one.is(component, version));
+    let missing: Vec<_> = offer
+        .awaited
+        .iter()
+        .filter(|(component, version)| !is_given_up(component, version))
+        .map(|(component, StateVersion { lineage, serial, .. })| {
+            format!("  --give-up-state '{component}={lineage}/{serial}'")
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "cannot recover the install: the lost host reported states that it never sent, and that are newer than those of the server; \
+         restore the host, or give up each of them, and ask the vendor to accept the state of the server \
+         (`stead installs accept-state`):\n{}",
+        missing.join("\n")
+    )
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ fn head(serial: u64) -> StateHead {
 
 fn offer(seeds: Vec<OfferedSeed>) -> RecoveryOffer {
     let states = [("api".to_owned(), head(7)), ("sandbox".to_owned(), head(2))].into();
-    RecoveryOffer { install: of().install, log_id: of().log_id.into(), seeds, states }
+    let (install, log_id) = (of().install, of().log_id.into());
+    RecoveryOffer { install, log_id, seeds, states, awaited: BTreeMap::new() }
 }
 
 fn accepted(component: &str, serial: u64) -> AcceptedHead {
@@ -47,6 +48,7 @@ fn request(secret: &str, generation: u32) -> Request {
         identity: RecoveryIdentity::parse(secret).unwrap(),
         fingerprint: keys(generation).public().fingerprint(&of()),
         accepted: vec![accepted("api", 7), accepted("sandbox", 2)],
+        lost: vec![],
     }
 }
 
@@ -55,7 +57,7 @@ fn refusal(offer: &RecoveryOffer, request: &Request) -> String {
 }
 
 #[test]
-fn the_seed_with_the_fingerprint_is_recovered_with_its_recipients() {
+fn the_seed_with_the_fingerprint_is_recovered_for_its_recipient_alone() {
     // Of another recipient and another runner, broken, and right.
     let other: Recipient =
         "age104e6ugjpd7xcv305fz25j4kn29q5fxaqvrztfesfcykx0x70gazsyhzjwf".parse().unwrap();
@@ -71,8 +73,9 @@ fn the_seed_with_the_fingerprint_is_recovered_with_its_recipients() {
     assert_eq!(recovered.former, RUNNER);
     assert_eq!(recovered.former_keys.public(), keys(1).public());
     assert_eq!(recovered.former_keys.successor().public(), keys(2).public());
-    let recipients: Vec<_> = recovered.recipients.iter().map(ToString::to_string).collect();
-    assert_eq!(recipients, [other.to_string(), RECIPIENT.to_owned()]);
+    assert_eq!(recovered.recipient.to_string(), RECIPIENT);
+    // The customer may have removed it: the server can keep its wrapped seed.
+    assert_eq!(recovered.others, [other]);
     assert_eq!(recovered.accepted.len(), 2);
 }
 
@@ -123,6 +126,74 @@ fn each_state_of_the_server_must_be_accepted_as_it_is() {
     for text in ["", "api", "api=l/7", "api=l/x/d"] {
         assert!(text.parse::<AcceptedHead>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_state_that_the_lost_host_never_sent_is_given_up_explicitly() {
+    let version = StateVersion { lineage: "l-1".into(), serial: 8, digest: None };
+    let awaited = [("api".to_owned(), version)].into();
+    let offer = RecoveryOffer { awaited, ..offer(vec![wrapped(&of(), &keys(1))]) };
+    let with = |lost: &str| Request { lost: vec![lost.parse().unwrap()], ..request(SECRET, 1) };
+    let why = refusal(&offer, &request(SECRET, 1));
+    assert!(why.contains("--give-up-state 'api=l-1/8'"), "{why}");
+    for other in ["api=l-1/9", "api=l-2/8", "sandbox=l-1/8"] {
+        assert!(refusal(&offer, &with(other)).contains("--give-up-state 'api="), "{other}");
+    }
+    Recovered::of(&offer, &with("api=l-1/8")).unwrap();
+    for text in ["", "api", "api=8", "api=l/x"] {
+        assert!(text.parse::<LostState>().is_err(), "{text}");
+    }
+}
+
+fn options() -> EnrolmentOptions {
+    EnrolmentOptions {
+        mode: schemas::runner::RunnerMode::Install,
+        // Nothing listens there.
+        server: "http://127.0.0.1:1".into(),
+        trust: crate::tls::Trust::Public,
+        token: String::from("token").into(),
+        server_key: "00".into(),
+        stack_outputs: BTreeMap::new(),
+        recovery: None,
+    }
+}
+
+/// Recovers, and fails at the enrolment.
+async fn interrupted(data: &Data) {
+    let offer = offer(vec![wrapped(&of(), &keys(1))]);
+    let recovered = Recovered::of(&offer, &request(SECRET, 1)).unwrap();
+    recovered.enrol(data, &offer, (options(), &[])).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_recovery_that_is_killed_at_any_step_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::open(dir.path()).unwrap();
+    let former = keys(1).public().fingerprint(&of());
+    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    assert!(!has_begun(&data).unwrap());
+    interrupted(&data).await;
+    assert!(has_begun(&data).unwrap());
+    assert_eq!(reported(&data, &keys(2), &of()).unwrap().len(), 1);
+    // Before the keys were stored: the command begins again.
+    std::fs::remove_file(data.path("keys/install")).unwrap();
+    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    interrupted(&data).await;
+    // After that: with another fingerprint, without a server, and after the enrolment.
+    let why = resume(&data, &keys(2).public().fingerprint(&of()), options()).await;
+    assert!(why.unwrap_err().to_string().contains("belongs to a runner"));
+    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    let identity = Identity {
+        runner: RUNNER,
+        mode: schemas::runner::RunnerMode::Install,
+        install: Some(of().install),
+        log_id: "log".into(),
+        server: "http://localhost".into(),
+        trust: crate::tls::Trust::Public,
+    };
+    enrol::store_identity(&data, &identity).unwrap();
+    let (resumed, recovered) = resume(&data, &former, options()).await.unwrap().unwrap();
+    assert_eq!((resumed, recovered.public()), (identity, keys(2).public()));
 }
 
 #[test]
