@@ -63,7 +63,8 @@ async fn the_wrapped_seeds_of_an_install_are_offered_to_a_new_host() {
     // Another runner of the install neither replaces nor deletes them.
     revoke(&world, agent.id).await;
     let key = SigningKey::from_bytes(&[4; 32]);
-    let second = world.enrol(&token, &key, Purpose::Install { install }).await.ok();
+    let used = world.enrolment(Purpose::Install { install }).await;
+    let second = world.enrol(&used, &key, Purpose::Install { install }).await.ok();
     let id = second["runner"].as_str().unwrap().parse().unwrap();
     let access = world.token(id, &key).await;
     let mut second = Agent { id, token: access, key, ..agent };
@@ -73,6 +74,8 @@ async fn the_wrapped_seeds_of_an_install_are_offered_to_a_new_host() {
     assert_eq!(offered(&world, &token).await.len(), 2);
     send_seeds(&world, &mut second, json!([])).await.ok();
     assert_eq!(offered(&world, &token).await, ["two"]);
+    // Whoever finds a used token reads nothing.
+    offer(&world, &used).await.rejected(409, "enrolment_redeemed");
     // Erased with the install.
     let (id, now) = (install.to_string(), world.app.now());
     let shred = "insert into subject_key (subject, created_at, shredded_at) values ($1, $2, $2) \
@@ -123,7 +126,7 @@ impl Successor {
             "mode": "install", "version": "1.0.0", "install_keys": keys,
             "identity_key": hex::encode(key.verifying_key().as_bytes()),
             "host": {"os": "linux", "arch": "x86_64"},
-            "recovery": {"signature": signature},
+            "recovery": {"signature": signature, "wrapped_seeds": [wrapped("of successor")]},
         });
         Successor { key, keys, body }
     }
@@ -192,8 +195,7 @@ async fn a_successor_excludes_the_former_runner() {
     let keys = world.app.engine.load::<domain::runner::Runner>(id).await.unwrap();
     assert!(keys.install_keys().unwrap().is_same(&successor.keys));
     // What its job may have created is unknown until a user decides.
-    let ends = types(&world, "job", held.job).await;
-    assert_eq!(ends.last().unwrap(), "job.outcome_unknown", "{ends:?}");
+    world.wait_for_event("job", held.job, "job.outcome_unknown").await;
     resolve(&world, &held).await;
     let next = run(&world, &second, install, "web").await;
     put(&world, &next.token, &by_job(head(next.fence, 2, "two")), "two").await.ok();
@@ -232,6 +234,7 @@ async fn a_wrong_recovery_is_rejected_and_changes_nothing() {
         assert!(detail.contains(why), "{why}: {detail}");
     }
     assert_eq!(state_versions::log_position(&world.app.pool).await.unwrap(), position);
+    assert_eq!(wrapped_seeds::runners(&world.app.pool, install).await.unwrap(), []);
     world.poll(&former, 0, json!({})).await.ok();
 
     // Only one host recovers the keys of a runner.
@@ -240,4 +243,105 @@ async fn a_wrong_recovery_is_rejected_and_changes_nothing() {
     let second = Successor::new(&world, install, 2, &key);
     let rejected = second.enrol(&world, &token, former.id, &states).await.rejected(409, "rejected");
     assert!(rejected["detail"].to_string().contains("has recovered the keys of"), "{rejected}");
+}
+
+/// Returns the agent of an enrolled successor, with a session.
+async fn agent_of(world: &World, enrolled: &Value, successor: Successor, former: &Agent) -> Agent {
+    let id = enrolled["runner"].as_str().unwrap().parse().unwrap();
+    let token = world.token(id, &successor.key).await;
+    let process_id = former.process_id.clone();
+    Agent { id, token, key: successor.key, process_id, session: None }
+}
+
+#[tokio::test]
+async fn a_repeated_enrolment_changes_nothing_whatever_its_proof_says() {
+    let (world, former, install) = world().await;
+    let (mut other, other_install) = world.agent().await;
+    world.open(&mut other, "j3", json!([])).await;
+    let of_other = run(&world, &other, other_install, "web").await;
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let key = SigningKey::from_bytes(&[9; 32]);
+    let successor = Successor::new(&world, install, 2, &key);
+    let enrolled = successor.enrol(&world, &token, former.id, &json!({})).await.ok();
+    let again = Successor {
+        key: successor.key.clone(),
+        keys: successor.keys.clone(),
+        body: successor.body.clone(),
+    };
+    let mut agent = agent_of(&world, &enrolled, successor, &former).await;
+    world.open(&mut agent, "j2", json!([])).await;
+    let held = run(&world, &agent, install, "web").await;
+    for former in [former.id, other.id] {
+        let repeated = again.enrol(&world, &token, former, &json!({})).await.ok();
+        assert_eq!(repeated["runner"], enrolled["runner"]);
+    }
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    put(&world, &of_other.token, &by_job(head(of_other.fence, 1, "one")), "one").await.ok();
+    for job in [held.job, of_other.job] {
+        let ends = types(&world, "job", job).await;
+        assert_eq!(ends.last().unwrap(), "job.started", "{ends:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_others_replaced_have_no_successor() {
+    let (world, mut former, install) = world().await;
+    send_seeds(&world, &mut former, json!([wrapped("one")])).await.ok();
+    revoke(&world, former.id).await;
+    // After a theft, the customer enrols a runner with other keys.
+    let key = SigningKey::from_bytes(&[5; 32]);
+    let signing = SigningKey::from_bytes(&[8; 32]).verifying_key();
+    let signing = hex::encode(signing.as_bytes());
+    let keys = schemas::runner::sign_install_keys(1, "22".repeat(32), signing, &key);
+    let body = json!({
+        "token": world.enrolment(Purpose::Install { install }).await,
+        "mode": "install", "version": "1.0.0", "install_keys": keys,
+        "identity_key": hex::encode(key.verifying_key().as_bytes()),
+        "host": {"os": "linux", "arch": "x86_64"},
+    });
+    let current = world.call(Method::POST, "/runner/v1/enrol", "", &body).await.ok();
+    let token = world.enrolment(Purpose::Install { install }).await;
+    assert!(offered(&world, &token).await.is_empty());
+    let thief = Successor::new(&world, install, 2, &SigningKey::from_bytes(&[9; 32]));
+    let rejected = thief.enrol(&world, &token, former.id, &json!({})).await;
+    let detail = rejected.rejected(409, "rejected")["detail"].to_string();
+    assert!(detail.contains("other keys have replaced"), "{detail}");
+    let stack = world.app.engine.load::<Install>(install).await.unwrap().stack.unwrap();
+    assert_eq!(stack.runner.to_string(), current["runner"]);
+}
+
+#[tokio::test]
+async fn a_successor_that_is_lost_before_its_first_session_has_a_successor() {
+    let (world, mut former, install) = world().await;
+    send_seeds(&world, &mut former, json!([wrapped("one")])).await.ok();
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let key = SigningKey::from_bytes(&[9; 32]);
+    let second = Successor::new(&world, install, 2, &key);
+    let enrolled = second.enrol(&world, &token, former.id, &json!({})).await.ok();
+    let token = world.enrolment(Purpose::Install { install }).await;
+    assert_eq!(offered(&world, &token).await, ["of successor"]);
+    // Its first report deletes the wrapped seeds of its predecessor, which contain the same seed.
+    let mut second = agent_of(&world, &enrolled, second, &former).await;
+    assert_eq!(wrapped_seeds::runners(&world.app.pool, install).await.unwrap().len(), 2);
+    send_seeds(&world, &mut second, json!([wrapped("of successor")])).await.ok();
+    assert_eq!(wrapped_seeds::runners(&world.app.pool, install).await.unwrap(), [second.id]);
+    let third = Successor::new(&world, install, 3, &key);
+    third.enrol(&world, &token, second.id, &json!({})).await.ok();
+}
+
+#[tokio::test]
+async fn no_state_is_stored_between_its_acceptance_and_the_fence() {
+    let (world, former, install) = world().await;
+    let held = run(&world, &former, install, "web").await;
+    let upload = by_job(head(held.fence, 1, "one"));
+    let hold = state_versions::hold(&world.app.pool, install).await.unwrap().unwrap();
+    assert!(!put(&world, &held.token, &upload, "one").await.status.is_success());
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let successor = Successor::new(&world, install, 2, &SigningKey::from_bytes(&[9; 32]));
+    let busy = successor.enrol(&world, &token, former.id, &json!({})).await;
+    assert_eq!(busy.rejected(503, "busy")["code"], "busy");
+    drop(hold);
+    put(&world, &held.token, &upload, "one").await.ok();
+    let late = successor.enrol(&world, &token, former.id, &json!({})).await;
+    late.rejected(409, "state_conflict");
 }
