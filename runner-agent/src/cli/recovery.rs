@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Maximum size in bytes of a file with an identity.
-const MAX_FILE: u64 = 64 * 1024;
+const MAX_FILE: usize = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecoveryCommand {
@@ -147,10 +147,10 @@ pub(super) async fn recover(
 fn read(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let reading = || format!("cannot read {}", path.display());
     // A string that grows leaves copies of the private key in memory.
-    let mut text = Zeroizing::new(String::with_capacity(2 * MAX_FILE as usize));
+    let mut text = Zeroizing::new(String::with_capacity(2 * MAX_FILE));
     let file = fs::File::open(path).with_context(reading)?;
-    file.take(MAX_FILE + 1).read_to_string(&mut text).with_context(reading)?;
-    if text.len() as u64 > MAX_FILE {
+    file.take(MAX_FILE as u64 + 1).read_to_string(&mut text).with_context(reading)?;
+    if text.len() > MAX_FILE {
         bail!("cannot read {}: the file is larger than 64 KiB", path.display());
     }
     Ok(text)

@@ -1,4 +1,4 @@
-use domain::ids::InstallId;
+use domain::state_version::StateVersion;
 use install_keys::{CryptoRng, Seed};
 use schemas::manifest::Fence;
 
