@@ -193,6 +193,7 @@ pub(super) async fn enrol(
                 Ok(done)
             }
             not_enrolled => {
+                held.release().await?;
                 wrapped_seeds::replace(&app.pool, app.now(), of, &[]).await?;
                 not_enrolled
             }

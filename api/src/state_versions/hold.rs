@@ -29,6 +29,11 @@ pub(crate) async fn hold(pool: &PgPool, install: InstallId) -> Result<Option<Hel
 }
 
 impl Held {
+    /// Ends the hold without a change. A dropped transaction would release the lock later.
+    pub(crate) async fn release(self) -> Result<(), sqlx::Error> {
+        self.tx.rollback().await
+    }
+
     /// Ends the permission of all executions that were claimed until this fence to store states.
     /// Ends the hold.
     pub(crate) async fn end_all(mut self, until: Fence) -> Result<(), sqlx::Error> {

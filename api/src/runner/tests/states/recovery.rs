@@ -340,7 +340,7 @@ async fn no_state_is_stored_between_its_acceptance_and_the_fence() {
     let successor = Successor::new(&world, install, 2, &SigningKey::from_bytes(&[9; 32]));
     let busy = successor.enrol(&world, &token, former.id, &json!({})).await;
     assert_eq!(busy.rejected(503, "busy")["code"], "busy");
-    hold.end_all(Fence { epoch: 0, position: 0 }).await.unwrap();
+    hold.release().await.unwrap();
     put(&world, &held.token, &upload, "one").await.ok();
     let late = successor.enrol(&world, &token, former.id, &json!({})).await;
     late.rejected(409, "state_conflict");
