@@ -194,7 +194,9 @@ CREATE TABLE stead.projection_installs (
     data json NOT NULL,
     app text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
-    runner text COLLATE pg_catalog."C"
+    runner text COLLATE pg_catalog."C",
+    state text,
+    version bigint
 )
 WITH (fillfactor='80');
 CREATE TABLE stead.projection_job_queue (
@@ -230,7 +232,8 @@ CREATE TABLE stead.projection_runners (
     key text NOT NULL COLLATE pg_catalog."C",
     data json NOT NULL,
     mode text NOT NULL,
-    install text COLLATE pg_catalog."C"
+    install text COLLATE pg_catalog."C",
+    state text
 );
 CREATE TABLE stead.projection_runs (
     key text NOT NULL COLLATE pg_catalog."C",
@@ -472,6 +475,7 @@ CREATE INDEX projection_enrolments_install ON stead.projection_enrolments USING 
 CREATE INDEX projection_enrolments_sha256 ON stead.projection_enrolments USING btree (sha256);
 CREATE INDEX projection_installs_app ON stead.projection_installs USING btree (app, key);
 CREATE INDEX projection_installs_name ON stead.projection_installs USING btree (name);
+CREATE INDEX projection_installs_state ON stead.projection_installs USING btree (state, key);
 CREATE INDEX projection_job_queue_waiting ON stead.projection_job_queue USING btree (target, "position") WHERE waiting;
 CREATE INDEX projection_jobs_build ON stead.projection_jobs USING btree (build, key);
 CREATE INDEX projection_jobs_install ON stead.projection_jobs USING btree (install, key);
@@ -481,6 +485,7 @@ CREATE INDEX projection_jobs_runner ON stead.projection_jobs USING btree (runner
 CREATE INDEX projection_jobs_state ON stead.projection_jobs USING btree (state, key);
 CREATE INDEX projection_runners_build ON stead.projection_runners USING btree (key) WHERE (mode = 'build'::text);
 CREATE INDEX projection_runners_install ON stead.projection_runners USING btree (install);
+CREATE INDEX projection_runners_state ON stead.projection_runners USING btree (state);
 CREATE INDEX projection_runs_install ON stead.projection_runs USING btree (install, key);
 CREATE INDEX projection_runs_open ON stead.projection_runs USING btree (key) WHERE (NOT finished);
 CREATE INDEX projection_runs_state ON stead.projection_runs USING btree (state, key);

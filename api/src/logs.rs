@@ -10,6 +10,7 @@ mod codec;
 mod committer;
 pub mod days;
 mod headers;
+mod index;
 mod placement;
 mod problems;
 mod read;
@@ -17,6 +18,7 @@ mod store;
 
 pub(crate) use codec::{Coding, decode};
 pub(crate) use headers::{ContentRange, HeaderError, repr_digest};
+pub(crate) use index::{LineCursor, LogIndex, Phase};
 pub(crate) use store::{Comparison, LogError, LogStore};
 
 /// Maximum size of a chunk, in uncompressed bytes.

@@ -32,6 +32,11 @@ impl Gauge {
     pub(crate) fn set(&self, value: u64) {
         self.0.get_or_init(AtomicU64::default).store(value, Ordering::Relaxed);
     }
+
+    /// Value, if it is set.
+    pub(crate) fn get(&self) -> Option<u64> {
+        self.0.get().map(|value| value.load(Ordering::Relaxed))
+    }
 }
 
 impl TypedMetric for Gauge {
@@ -40,7 +45,7 @@ impl TypedMetric for Gauge {
 
 impl EncodeMetric for Gauge {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.0.get().map_or(Ok(()), |value| encoder.encode_gauge(&value.load(Ordering::Relaxed)))
+        self.get().map_or(Ok(()), |value| encoder.encode_gauge(&value))
     }
 
     fn metric_type(&self) -> MetricType {
@@ -48,7 +53,7 @@ impl EncodeMetric for Gauge {
     }
 
     fn is_empty(&self) -> bool {
-        self.0.get().is_none()
+        self.get().is_none()
     }
 }
 

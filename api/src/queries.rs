@@ -27,6 +27,7 @@
 //! | `/v1/projections`, `/v1/projections/{name}/rows` | `projections::list`, `projections::rows` | `Page<Projection>`, stream of `RowsProgress` |
 //! | `/v1/changes` | `changes::follow` | stream of `EventNotification` |
 //! | `/v1/installs`, `/v1/runs` | `overview::versions`, `overview::run_days` | counts for the home page of the dashboard |
+//! | `/v1/installs`, `/v1/apps` | `find::installs`, `find::apps` | names for the palette of the dashboard |
 //! | `/v1/blobs/{digest}` | `blobs::get` | bytes |
 //! | `/v1/audit/events` | `audit::events` | `Events` |
 //! | `/v1/audit/state` | `audit::state` | `AsOf` |
@@ -40,6 +41,7 @@ pub(crate) mod builds;
 pub(crate) mod changes;
 pub(crate) mod earlier_change;
 mod filter;
+pub(crate) mod find;
 pub(crate) mod installs;
 pub(crate) mod jobs;
 pub(crate) mod logs;

@@ -45,6 +45,11 @@ impl ApiClient {
         request.header(CONTENT_TYPE, kind).body(Full::new(body)).unwrap()
     }
 
+    /// Token of the owner.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     fn bearer(&self) -> String {
         format!("Bearer {}", self.token)
     }

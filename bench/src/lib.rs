@@ -1,4 +1,4 @@
-//! Programs that measure the whole product: speed (`http`, `image`, `jobs`, `logs`, `load`,
+//! Programs that measure the whole product: speed (`dashboard`, `http`, `image`, `jobs`, `logs`, `load`,
 //! `preflight`, `sources`, `start`), number of runners (`fleet`), effect of history (`scale`), and correctness after random kills (`kills`)
 //! and faults (`nemesis`).
 //!
@@ -16,6 +16,8 @@ mod api_client;
 mod builds;
 mod chunk;
 mod command_line;
+/// Pages of the dashboard: server time, size, open pages.
+pub mod dashboard;
 mod database;
 /// Ten thousand runners: waiting, during a burst of jobs, and after a kill of their server.
 pub mod fleet;

@@ -3,10 +3,10 @@
 //!
 //! The appender writes the log together with its inline projections. The other projections follow
 //! as in a server. After each step, the log and every projection are verified.
-mod growing_log;
+pub(crate) mod growing_log;
 mod requests;
 mod stream;
-mod table;
+pub(crate) mod table;
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn run(options: BenchOptions, large: bool) {
         (false, false) => &[10_000, 100_000, 1_000_000],
         (false, true) => &[10_000, 100_000, 1_000_000, 10_000_000],
     };
-    let mut grown = GrowingLog::start(&database, &data).await;
+    let mut grown = GrowingLog::start(&database, &data, 1_000).await;
     let mut table = Table::default();
     for size in sizes {
         grown.to(*size, &mut table).await;

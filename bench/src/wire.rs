@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    Request, StatusCode,
+    Request, Response, StatusCode,
+    body::Incoming,
     client::conn::http1::{SendRequest, handshake},
-    header::{HOST, HeaderValue},
+    header::{HOST, HeaderMap, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpSocket;
@@ -24,6 +25,7 @@ pub struct Wire {
 
 pub struct HttpResponse {
     pub status: StatusCode,
+    pub headers: HeaderMap,
     pub body: Bytes,
 }
 
@@ -54,17 +56,27 @@ impl Wire {
     }
 
     /// Sends a request over the open or a new connection, and reads the whole response.
-    pub async fn send(&mut self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, Error> {
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<HttpResponse, Error> {
+        let (parts, body) = self.open(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(HttpResponse { status: parts.status, headers: parts.headers, body })
+    }
+
+    /// Sends a request over the open or a new connection. The connection is busy until the caller has
+    /// read the body.
+    pub async fn open(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Error> {
         let mut open = match self.open.take() {
             Some(open) if !open.is_closed() => open,
             Some(_) | None => self.connect().await?,
         };
         open.ready().await?;
         request.headers_mut().insert(HOST, self.host.clone());
-        let (parts, body) = open.send_request(request).await?.into_parts();
-        let body = body.collect().await?.to_bytes();
+        let response = open.send_request(request).await?;
         self.open = Some(open);
-        Ok(HttpResponse { status: parts.status, body })
+        Ok(response)
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Error> {

@@ -314,7 +314,7 @@ async fn list(
     part: PageArgs,
 ) -> Result<(), Failure> {
     let PageArgs { limit, cursor } = part;
-    let query = InstallsQuery { app, limit: Some(limit), cursor, min_position: None };
+    let query = InstallsQuery { app, limit: Some(limit), cursor, ..InstallsQuery::default() };
     let page = context.client.installs(&query).await?;
     context.screen.print_list(&page.items, "No installs.", |screen| {
         let mut table =

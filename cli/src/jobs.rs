@@ -229,6 +229,7 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         );
         let mut more = vec![format!("claimed {}", moment(&attempt.claimed_at))];
         more.extend(attempt.phase.as_ref().map(|p| format!("phase {p}")));
+        more.extend(attempt.isolation.as_ref().map(|i| format!("isolation {}", i.text())));
         more.extend(attempt.exit_code.map(|c| format!("exit code {c}")));
         more.extend(attempt.signal.map(|s| format!("signal {s}")));
         more.extend(attempt.log.as_ref().map(|l| {

@@ -3,7 +3,6 @@ mod apps;
 mod audit;
 mod builds;
 pub mod client;
-pub mod duration;
 pub mod failure;
 mod installs;
 mod jobs;

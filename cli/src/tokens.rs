@@ -3,10 +3,12 @@ use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBu
 
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use domain::ids::{PrincipalId, TokenId};
-use schemas::control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated};
+use schemas::{
+    control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated},
+    duration::parse_seconds,
+};
 
 use crate::{
-    duration::parse_seconds,
     failure::Failure,
     render::{Table, moment, moment_or_dash},
     settings::{CommandContext, PageArgs, Settings},

@@ -1,20 +1,30 @@
-// Keeps the page current: waits for newer events or log output, requests the page again, and morphs it.
-const policy = window.trustedTypes?.createPolicy("stead", { createHTML: (html) => html });
-const parse = (html) => new DOMParser().parseFromString(policy ? policy.createHTML(html) : html, "text/html");
+// Keeps the page current: waits for newer events or log output, requests the page again, and morphs it. `log.js` has the
+// rows of a log.
+const { parse } = window.stead;
 const status = () => document.querySelector("[data-live]");
+const topic = () => status()?.dataset.live;
+// A click on the number of a line changes the address, and must not end the updates.
+const address = location.href;
 const position = () => Number(document.querySelector("main")?.dataset.position ?? 0);
 
 let fetching = false;
 let pending = false;
 let applyRows = false;
 let changes = 0;
+let ended = false;
+let lost = false;
 
+// Says how current the page is: live, or as of the last response.
+let shown = new Date();
 function show(state) {
   const element = status();
-  if (!element || (element.dataset.state === state && element.dataset.changes === String(changes))) return;
+  if (!element) return;
+  const time = shown.toTimeString().slice(0, 5);
+  const text = state === "live" ? "live" : `${state} · as of ${time}`;
+  if (element.dataset.state === state && element.dataset.shown === `${text} ${changes}`) return;
   element.dataset.state = state;
-  element.dataset.changes = changes;
-  element.textContent = state === "live" ? "live" : state;
+  element.dataset.shown = `${text} ${changes}`;
+  element.textContent = text;
   if (changes > 0) {
     const button = document.createElement("button");
     button.type = "button";
@@ -32,10 +42,12 @@ function isChanged(field) {
 
 // A form that the user works on keeps its values and the focus. If its plan changed, it is disabled.
 function keep(old, fresh) {
-  if (old.dataset?.live && fresh?.dataset?.live) {
+  if (old.dataset?.live !== undefined && fresh?.dataset?.live !== undefined) {
     old.dataset.live = fresh.dataset.live;
     return false;
   }
+  if (old.id === "log") { if (fresh) window.stead.log?.append(old, fresh); return false; }
+  if (old.matches?.("nav.pages")) return false;
   if (!(old instanceof HTMLFormElement)) return true;
   // A changed plan never takes the place of the one that the user has read.
   const isReplaced = old.dataset.plan && fresh?.dataset?.plan && fresh.dataset.plan !== old.dataset.plan;
@@ -76,10 +88,16 @@ async function refresh() {
   if (fetching) { pending = true; return; }
   fetching = true;
   try {
-    const response = await fetch(location.href, { headers: { "stead-refresh": "1" } });
+    const url = new URL(address);
+    const last = document.querySelector("#log")?.dataset.last;
+    if (last) url.searchParams.set("since", last);
+    const response = await fetch(url, { headers: { "stead-refresh": "1" } });
     if (response.redirected && new URL(response.url).pathname === "/ui/login") {
-      document.querySelector("main [data-live]")?.replaceChildren("logged out; open another tab to log in");
+      const link = document.createElement("a");
+      Object.assign(link, { href: "/ui/login", target: "_blank", textContent: "log in again" });
+      status()?.replaceChildren("Your session has ended: ", link, "; this page keeps your text");
       disconnect();
+      ended = true;
       return;
     }
     if (!response.ok) throw new Error(response.statusText);
@@ -100,8 +118,11 @@ async function refresh() {
     });
     for (const id of open) { const element = document.getElementById(id); if (element) element.open = true; }
     if (atEnd) scrollTo(0, document.documentElement.scrollHeight);
-    show("live");
-    if (source && status()?.dataset.live !== source.url) { disconnect(); connect(); }
+    window.stead.log?.trim();
+    shown = new Date();
+    show(lost ? "reconnecting" : "live");
+    if (main.querySelector("#log")?.dataset.more) pending = true;
+    if (source && topic() !== source.topic) { disconnect(); connect(); }
   } catch {
     show("reconnecting");
   } finally {
@@ -110,46 +131,78 @@ async function refresh() {
   }
 }
 
-// Tabs share one connection for events: the tab that holds the lock reads it and tells the others. The log of a job has
-// its own connection. A hidden tab has none.
+// Tabs share one connection, for events and for logs: the tab that holds the lock reads it and tells the others. Each tab
+// names the log that it shows. A hidden tab takes no part.
 const channel = "BroadcastChannel" in window ? new BroadcastChannel("stead-live") : null;
-channel?.addEventListener("message", ({ data }) => { if (source?.url === "/ui/live") moved(data); });
+const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
 let source = null;
 
-function moved(at) {
-  if (at > position()) refresh(); else show("live");
+function moved({ position: at, log }) {
+  if (ended) return;
+  lost = false;
+  // A page with a log changes with its job, whose changes are in the log of events, too.
+  if (log ? log === topic() : at > position()) refresh(); else show("live");
 }
 
-function open(url, onEvent) {
-  const events = new EventSource(url);
-  events.addEventListener("open", () => show("live"));
-  events.addEventListener("error", () => {
-    show("reconnecting");
-    // The browser does not retry after a rejection: the session has ended, or the server restarts.
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => {
-      if (source?.events === events) { disconnect(); connect(); refresh(); }
-    }, 2000);
-  });
-  events.addEventListener("position", (event) => onEvent(Number(event.data)));
-  events.addEventListener("log", refresh);
-  return events;
+function lead(current) {
+  const logs = new Map();
+  const tell = (message) => { channel?.postMessage(message); moved(message); };
+  const open = () => {
+    current.events?.close();
+    const wanted = [...new Set(logs.values())].filter(Boolean).slice(-8).sort();
+    const events = new EventSource(`/ui/live${wanted.length > 0 ? `?logs=${wanted}` : ""}`);
+    current.events = events;
+    current.logs = wanted.join();
+    events.addEventListener("open", () => { lost = false; show("live"); });
+    events.addEventListener("error", () => {
+      lost = true;
+      channel?.postMessage({ lost });
+      show("reconnecting");
+      // The browser does not retry after a rejection: the session has ended, or the server restarts.
+      if (events.readyState === EventSource.CLOSED) setTimeout(() => {
+        if (source?.events === events) { disconnect(); connect(); }
+      }, 2000);
+    });
+    events.addEventListener("position", ({ data }) => tell({ position: Number(data) }));
+    events.addEventListener("log", ({ data }) => tell({ log: data }));
+  };
+  current.wants = (who, log) => {
+    if (log) logs.set(who, log); else logs.delete(who);
+    const wanted = [...new Set(logs.values())].slice(-8).sort().join();
+    if (current.events && wanted !== current.logs) { clearTimeout(current.timer); current.timer = setTimeout(open, 100); }
+  };
+  current.wants(tab, current.topic);
+  open();
+  channel?.postMessage({ asks: true });
 }
+
+channel?.addEventListener("message", ({ data }) => {
+  if (!source) return;
+  if (data.asks) say(source.topic);
+  else if (data.lost) { lost = true; show("reconnecting"); }
+  else if (data.tab) source.wants?.(data.tab, data.log);
+  else moved(data);
+});
+function say(log) { channel?.postMessage({ tab, log }); }
 
 function connect() {
-  const url = status()?.dataset.live;
-  if (source || document.hidden || !url) return;
-  const current = { url, events: null, release: null, abort: new AbortController() };
+  if (source || ended || document.hidden || topic() === undefined) return;
+  const current = { topic: topic(), events: null, release: null, abort: new AbortController() };
   source = current;
-  if (url !== "/ui/live" || !navigator.locks || !channel) { current.events = open(url, moved); return; }
-  navigator.locks.request("stead-live", { signal: current.abort.signal }, () => new Promise((release) => {
-    current.release = release;
-    current.events = open(url, (at) => { channel.postMessage(at); moved(at); });
-  })).catch(() => {});
-  // Another tab may already read the events.
+  say(current.topic);
+  if (navigator.locks && channel) {
+    navigator.locks.request("stead-live", { signal: current.abort.signal }, () => new Promise((release) => {
+      current.release = release;
+      lead(current);
+    })).catch(() => {});
+  } else lead(current);
+  // The page may be older than the connection of another tab, or than the last connection of this one.
   refresh();
 }
 
 function disconnect() {
+  if (source) say("");
+  clearTimeout(source?.timer);
   source?.events?.close();
   source?.release?.();
   source?.abort.abort();

@@ -1,4 +1,5 @@
 //! Parts that several pages share.
+mod ansi;
 mod badge;
 pub(crate) mod diff;
 mod graph;
@@ -6,8 +7,9 @@ mod plan;
 mod text;
 
 pub(crate) use self::{
+    ansi::output,
     badge::{Tone, badge, tone},
     graph::{Node, graph},
-    plan::{counts, details},
+    plan::{changes, counts, details},
     text::{command, count, empty, encoded, exact, id, kind, run_link, time, value},
 };

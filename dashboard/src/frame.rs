@@ -40,7 +40,7 @@ pub(crate) enum Updates {
     None,
     /// After each event of the log.
     Events,
-    /// After each output of the job whose log has this URL.
+    /// After each output of a job. Contains the name of its log in `/ui/live`.
     Log(String),
 }
 
@@ -56,25 +56,57 @@ pub enum Section {
     Settings,
 }
 
-const SECTIONS: [(Section, &str, &str); 7] = [
-    (Section::Home, "/ui/", "Home"),
-    (Section::Installs, "/ui/installs", "Installs"),
-    (Section::Runs, "/ui/runs", "Runs"),
-    (Section::Apps, "/ui/apps", "Apps"),
-    (Section::Runners, "/ui/runners", "Runners"),
-    (Section::Audit, "/ui/audit", "Audit"),
-    (Section::Settings, "/ui/settings", "Settings"),
+/// Entry of the navigation, with its page.
+pub(crate) struct SectionLink {
+    section: Section,
+    pub path: &'static str,
+    pub label: &'static str,
+    /// Key that opens the page, after `g`.
+    key: &'static str,
+}
+
+impl SectionLink {
+    pub(crate) fn is_visible(&self, caller: &Caller) -> bool {
+        self.section != Section::Audit || caller.may(&["auditor"])
+    }
+}
+
+const fn link(
+    section: Section,
+    path: &'static str,
+    label: &'static str,
+    key: &'static str,
+) -> SectionLink {
+    SectionLink { section, path, label, key }
+}
+
+pub(crate) const SECTIONS: [SectionLink; 7] = [
+    link(Section::Home, "/ui/", "Home", "h"),
+    link(Section::Installs, "/ui/installs", "Installs", "i"),
+    link(Section::Runs, "/ui/runs", "Runs", "r"),
+    link(Section::Apps, "/ui/apps", "Apps", "a"),
+    link(Section::Runners, "/ui/runners", "Runners", "n"),
+    link(Section::Audit, "/ui/audit", "Audit", "u"),
+    link(Section::Settings, "/ui/settings", "Settings", "s"),
 ];
 
 /// Page with a navigation. `content` is the content of the main element.
-pub(crate) fn page(caller: &Caller, section: Section, title: &str, content: &Markup) -> Markup {
-    let visible = |entry: Section| entry != Section::Audit || caller.may(&["auditor"]);
+pub(crate) fn page(
+    caller: &Caller,
+    section: impl Into<Option<Section>>,
+    title: &str,
+    content: &Markup,
+) -> Markup {
+    let section: Option<Section> = section.into();
     sanitized(&html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 (head(title))
                 script src=(assets::path("idiomorph.js")) defer {}
+                script src=(assets::path("base.js")) type="module" {}
+                script src=(assets::path("log.js")) type="module" {}
+                script src=(assets::path("palette.js")) type="module" {}
                 script src=(assets::path("live.js")) type="module" {}
             }
             body {
@@ -82,16 +114,15 @@ pub(crate) fn page(caller: &Caller, section: Section, title: &str, content: &Mar
                 nav.nav aria-label="Main" {
                     a.brand href="/ui/" { "Stead" }
                     ul {
-                        @for (entry, path, label) in SECTIONS {
-                            @if visible(entry) {
-                                li {
-                                    a href=(path) aria-current=[(entry == section).then_some("page")] {
-                                        (label)
-                                    }
+                        @for link in SECTIONS.iter().filter(|link| link.is_visible(caller)) {
+                            li {
+                                a href=(link.path) data-key=(link.key) aria-current=[(Some(link.section) == section).then_some("page")] {
+                                    (link.label)
                                 }
                             }
                         }
                     }
+                    a.go href="/ui/find" { "Go to…" kbd { "Ctrl K" } }
                     div.account {
                         span { strong { (caller.name) } " " span.muted { (caller.roles.join(", ")) } }
                         form method="post" action="/ui/logout" {
@@ -156,8 +187,8 @@ pub(crate) fn change_fields(caller: &Caller, form: &str) -> Markup {
 pub(crate) fn title(caller: &Caller, updates: &Updates, heading: &str, more: &Markup) -> Markup {
     let source = match updates {
         Updates::None => None,
-        Updates::Events => Some("/ui/live"),
-        Updates::Log(url) => Some(url.as_str()),
+        Updates::Events => Some(""),
+        Updates::Log(name) => Some(name.as_str()),
     };
     html! {
         div.title {

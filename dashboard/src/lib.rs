@@ -4,6 +4,7 @@
 //! the responses that its JSON handlers return.
 pub mod assets;
 mod components;
+pub mod csv;
 mod frame;
 pub mod pages;
 

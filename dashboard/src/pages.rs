@@ -1,17 +1,24 @@
 //! Pages, one module each. A page takes the responses that it shows.
 mod app;
 mod apps;
+mod as_of;
 mod audit;
 mod builds;
+mod bulk;
 mod change;
 mod diff;
+mod find;
+mod history;
 mod home;
 mod install;
 mod installs;
 mod job;
+mod log;
 mod login;
 mod new_install;
+mod plugins;
 mod problem;
+mod proofs;
 mod run;
 mod runner;
 mod runners;
@@ -25,20 +32,30 @@ mod webhooks;
 pub use self::{
     app::{AppPage, app},
     apps::apps,
-    audit::audit,
+    as_of::{EarlierPage, Subject, earlier},
+    audit::{AuditPage, audit},
     builds::{build, builds},
+    bulk::{
+        BulkItem, BulkPage, BulkResult, BulkVerb, PreviewPage, ResultsPage, bulk, bulk_preview,
+        bulk_results,
+    },
     change::{ChangePage, change},
     diff::{DiffPage, UpgradePage, diff, upgrade},
+    find::{FindPage, Found, find},
+    history::{HistoryPage, history},
     home::{AppVersions, Attention, RunDay, home},
     install::{InstallPage, install, install_as_of},
     installs::installs,
-    job::{LOG_LINES, LogPage, job},
+    job::job,
+    log::{LOG_LINES, LogPage, LogPhase, LogSearch},
     login::login,
-    new_install::{EnrolmentPage, NewInstallPage, enrolment, new_install},
+    new_install::{EnrolmentPage, NewInstallPage, build_enrolment, enrolment, new_install},
+    plugins::{plugin, plugins},
     problem::problem,
+    proofs::{ProofsPage, Verification, proofs},
     run::{RunPage, run},
-    runner::runner,
-    runners::runners,
+    runner::{RunnerPage, runner},
+    runners::{RunnersPage, runners},
     runs::runs,
     settings::{NewToken, SettingsPage, SigningKey, new_token, settings},
     webhooks::{ConfiguredWebhook, WebhookPage, configured_webhook, webhook, webhooks},

@@ -18,6 +18,7 @@ pub mod history;
 pub mod ids;
 pub mod image;
 pub mod install;
+pub mod isolation;
 pub mod job;
 pub mod moment;
 pub mod name;

@@ -41,7 +41,6 @@ const JOB: &[&str] = &[
     "job.succeeded",
     "job.log_finalized",
 ];
-const INSTALLS: u64 = 1_000;
 /// Number of runs per commit.
 const TOGETHER: u64 = 30;
 /// Ids in the examples, and the objects that they belong to.
@@ -65,10 +64,15 @@ pub struct History {
 }
 
 impl History {
-    /// A history of installs of this app, or of an app that does not exist.
+    /// A history of 1,000 installs of this app, or of an app that does not exist.
     pub fn of(app: Option<&str>) -> History {
+        History::of_installs(app, 1_000)
+    }
+
+    /// A history of this many installs.
+    pub fn of_installs(app: Option<&str>, installs: u64) -> History {
         let app = app.unwrap_or(APP).to_string();
-        let (examples, signers) = (examples(), (0..INSTALLS).map(Signer::of).collect());
+        let (examples, signers) = (examples(), (0..installs).map(Signer::of).collect());
         let read = |name: &str| serde_json::from_str::<Value>(&examples[name].payload).unwrap();
         let manifest = read("job.queued")["manifest"].as_str().unwrap().to_owned();
         let finalized = read("job.log_finalized");
@@ -112,7 +116,7 @@ impl History {
 
     /// Events of one run of the next install.
     fn run(&mut self) -> Vec<Write> {
-        let number = self.runs % INSTALLS;
+        let number = self.runs % self.signers.len() as u64;
         self.runs += 1;
         let version = self.versions.entry(number).or_default();
         let expected = *version;

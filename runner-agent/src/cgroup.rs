@@ -5,6 +5,11 @@
 //! members. If the shim itself is killed, the agent finds the group through the job's directory.
 //! The shim uses cgroup v2 if it is writable, otherwise the freezer of cgroup v1. If neither is
 //! writable, the job has no group.
+//!
+//! The limits of the job are in further groups ([`Limiter`]), which the shim does not enter: a job at
+//! its limit must not prevent that the shim starts a thread.
+mod limiter;
+
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -16,6 +21,7 @@ use nix::{
     unistd::Pid,
 };
 
+pub(crate) use self::limiter::{Exceeded, Limiter};
 use crate::{data, data::JobDir, ids};
 
 /// File that freezes a group, with the values that freeze and thaw it: version 2, then version 1.
@@ -26,6 +32,8 @@ const PREFIX: &str = "stead-";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cgroup {
     dir: PathBuf,
+    /// Groups with the limits of the job.
+    limiting: BTreeSet<PathBuf>,
 }
 
 impl Cgroup {
@@ -37,13 +45,12 @@ impl Cgroup {
         let name = format!("{}.{}", name(dir)?, ids::new_ulid());
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let group = hierarchies(&mounts, &own)
+        let group = hierarchies(&mounts, &own, "freezer")
             .into_iter()
-            .find_map(|parent| Cgroup::create(&parent, &name))?;
+            .find_map(|parent| Cgroup::create(&parent.dir, &name))?;
         // Record the group before entering it: a killed shim must not leave an unknown group
         // behind.
-        let recorded = data::replace(&dir.cgroup(), group.dir.as_os_str().as_encoded_bytes());
-        if recorded.and_then(|()| join(&group.dir)).is_err() {
+        if group.record(dir).and_then(|()| join(&group.dir)).is_err() {
             group.remove();
             let _best_effort = data::remove(&dir.cgroup());
             return None;
@@ -52,18 +59,53 @@ impl Cgroup {
     }
 
     fn create(parent: &Path, name: &str) -> Option<Cgroup> {
-        let group = Cgroup { dir: parent.join(name) };
+        let group = Cgroup { dir: parent.join(name), limiting: BTreeSet::new() };
         fs::create_dir(&group.dir).ok().map(|()| group)
     }
 
-    /// Returns the group that a job's directory records, if it still exists.
+    /// Writes the paths of the groups to the job's directory, one per line.
+    fn record(&self, job: &JobDir) -> io::Result<()> {
+        let lines = self.all().map(|dir| dir.as_os_str().as_encoded_bytes());
+        data::replace(&job.cgroup(), &lines.collect::<Vec<_>>().join(&b'\n'))
+    }
+
+    /// Returns the groups that a job's directory records, if one of them still exists. The one with
+    /// the limits can have members that the first one lost.
     pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
-        let path = PathBuf::from(String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?);
-        let group = Cgroup { dir: path };
+        let text = String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?;
         // Ignore a record that names the group of another job: callers kill the members.
-        let (name, own) = (group.dir.file_name()?.to_str()?, name(job)?);
-        let is_own = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
-        (is_own && group.dir.join("cgroup.procs").exists()).then_some(group)
+        let own = name(job)?;
+        let is_own = |dir: &Path| {
+            let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let mut dirs = text.lines().map(PathBuf::from).filter(|dir| is_own(dir));
+        let group = Cgroup { dir: dirs.next()?, limiting: dirs.collect() };
+        let is_left = group.all().any(|dir| dir.join("cgroup.procs").exists());
+        is_left.then_some(group)
+    }
+
+    /// Lets the kernel limit the programs of the job, as far as groups with the controllers are
+    /// writable. Programs enter with [`Limiter::admit`].
+    pub(crate) fn limit(
+        &mut self,
+        job: &JobDir,
+        memory: Option<u64>,
+        processes: Option<u32>,
+    ) -> Limiter {
+        let limiter = Limiter::create(&self.dir, memory, processes);
+        self.limiting = limiter.dirs().map(Path::to_owned).collect();
+        if self.record(job).is_err() {
+            // A killed shim would leave groups behind that the agent does not know.
+            self.limiting.iter().for_each(|dir| remove(dir));
+            self.limiting.clear();
+            return Limiter::default();
+        }
+        limiter
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        [self.dir.as_path()].into_iter().chain(self.limiting.iter().map(PathBuf::as_path))
     }
 
     /// Moves this process to the parent group.
@@ -74,7 +116,7 @@ impl Cgroup {
     /// Returns the pids of the processes in the group and in its subgroups.
     pub(crate) fn members(&self) -> BTreeSet<u32> {
         let mut members = BTreeSet::new();
-        let mut open = vec![self.dir.clone()];
+        let mut open: Vec<_> = self.all().map(Path::to_owned).collect();
         while let Some(dir) = open.pop() {
             let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
             // Skips 0, which stands for a process of another pid namespace, and 1, the init
@@ -90,7 +132,9 @@ impl Cgroup {
     /// Kills all members. If the kernel has no `cgroup.kill`, freezes the group first if possible,
     /// so that no member can fork.
     pub(crate) fn kill(&self) {
-        if fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
+        let is_left =
+            |dir: &&Path| fs::write(dir.join("cgroup.kill"), "1").is_err() && dir.exists();
+        if self.all().filter(is_left).count() == 0 {
             return;
         }
         let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());
@@ -109,10 +153,33 @@ impl Cgroup {
         freeze(|(.., thawed)| thawed);
     }
 
-    /// Removes the group and its subgroups. A group that still has members stays.
+    /// Removes the groups and their subgroups. A group that still has members stays.
     pub(crate) fn remove(&self) {
-        remove(&self.dir);
+        self.all().for_each(remove);
     }
+}
+
+/// Returns what the control groups of a job on this host limit. `None` if a job would get none.
+pub(crate) fn of_host() -> Option<Limits> {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    let parents = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"), "freezer");
+    let name = format!("{PREFIX}doctor-{}", ids::new_ulid());
+    let group = parents.iter().find_map(|parent| Cgroup::create(&parent.dir, &name));
+    group.map(|group| {
+        let limiter = Limiter::create(&group.dir, Some(1 << 30), Some(1000));
+        let limits =
+            Limits { memory: limiter.limits_memory(), processes: limiter.limits_processes() };
+        limiter.dirs().for_each(remove);
+        group.remove();
+        limits
+    })
+}
+
+/// What the kernel can limit for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub memory: bool,
+    pub processes: bool,
 }
 
 fn name(dir: &JobDir) -> Option<String> {
@@ -132,29 +199,37 @@ fn remove(dir: &Path) {
     let _has_members = fs::remove_dir(dir);
 }
 
-/// Returns the directories of this process's own groups, version 2 first.
-fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
-    let group = |line: &str| -> Option<(bool, PathBuf)> {
+/// Directory of this process's own group in one hierarchy.
+#[derive(Debug, PartialEq)]
+struct Own {
+    is_second: bool,
+    dir: PathBuf,
+}
+
+/// Returns the directories of this process's own groups: version 2, then the hierarchy of version 1
+/// with this controller.
+fn hierarchies(mounts: &str, own: &str, controller: &str) -> Vec<Own> {
+    let group = |line: &str| -> Option<Own> {
         let (mount, source) = line.split_once(" - ")?;
         let mount: Vec<_> = mount.split(' ').collect();
         let (root, at) = (mount.get(3)?, mount.get(4)?);
         let mut source = source.split(' ');
         let (kind, options) = (source.next()?, source.next_back()?);
         let is_second = kind == "cgroup2";
-        let is_freezer = kind == "cgroup" && options.split(',').any(|option| option == "freezer");
+        let is_first = kind == "cgroup" && options.split(',').any(|option| option == controller);
         let mine = own.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
-            let required = if is_second { "" } else { "freezer" };
-            controllers.split(',').any(|controller| controller == required).then_some(path)
+            let required = if is_second { "" } else { controller };
+            controllers.split(',').any(|one| one == required).then_some(path)
         });
-        let mine = Path::new(mine.filter(|_| is_second || is_freezer)?);
+        let mine = Path::new(mine.filter(|_| is_second || is_first)?);
         let below = mine.strip_prefix(root).ok()?;
-        Some((is_second, Path::new(at).join(below)))
+        Some(Own { is_second, dir: Path::new(at).join(below) })
     };
     let mut groups: Vec<_> = mounts.lines().filter_map(group).collect();
-    groups.sort_by_key(|(is_second, _)| !is_second);
-    groups.into_iter().map(|(_, dir)| dir).collect()
+    groups.sort_by_key(|own| !own.is_second);
+    groups
 }
 
 #[cfg(test)]
@@ -173,13 +248,16 @@ mod tests {
     #[test]
     fn own_groups_are_found_in_both_versions() {
         let own = "6:freezer:/a\n4:cpu,cpuacct:/b\n0::/docker/x/c\n";
-        let found = hierarchies(MOUNTS, own);
-        assert_eq!(
-            found,
-            ["/sys/fs/cgroup/unified/c", "/sys/fs/cgroup/freezer/a"].map(PathBuf::from)
-        );
-        assert_eq!(hierarchies(MOUNTS, "0::/elsewhere\n"), Vec::<PathBuf>::new());
-        assert_eq!(hierarchies("", own), Vec::<PathBuf>::new());
+        let found = |controller| {
+            let found = hierarchies(MOUNTS, own, controller).into_iter();
+            found.map(|own| (own.is_second, own.dir.display().to_string())).collect::<Vec<_>>()
+        };
+        let second = (true, "/sys/fs/cgroup/unified/c".to_owned());
+        assert_eq!(found("freezer"), [second.clone(), (false, "/sys/fs/cgroup/freezer/a".into())]);
+        assert_eq!(found("cpuacct"), [second.clone(), (false, "/sys/fs/cgroup/cpu/b".into())]);
+        assert_eq!(found("pids"), [second]);
+        assert_eq!(hierarchies(MOUNTS, "0::/elsewhere\n", "freezer"), []);
+        assert_eq!(hierarchies("", own, "freezer"), []);
     }
 
     /// Tests every writable hierarchy of this host, because cgroup v1 and v2 kill their members
@@ -187,9 +265,10 @@ mod tests {
     #[test]
     fn a_group_ends_with_all_its_members_also_in_another_session() {
         let read = |file| fs::read_to_string(file).unwrap_or_default();
-        let parents = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        let parents =
+            hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"), "freezer");
         let (mut tested, mut untested) = (0, Vec::new());
-        for parent in parents {
+        for Own { dir: parent, .. } in parents {
             let name = format!("{PREFIX}test-{}", ulid::Ulid::new());
             let Some(group) = Cgroup::create(&parent, &name) else {
                 untested.push(format!("{} is not writable", parent.display()));

@@ -18,7 +18,7 @@ pub(crate) use self::args::{Mode, Output, Run};
 use crate::{
     approval::{self, ApprovalDecision},
     data::Data,
-    disable, enrol,
+    disable, doctor, enrol, isolation,
     journal::{Journal, JournalEvent},
     keys::Keys,
     policy::Choice,
@@ -39,11 +39,27 @@ pub fn parse() -> Cli {
     })
 }
 
-/// Runs `redact`, the only command without the async runtime. Returns `None` for the other
-/// commands. `redact` must work, or withhold the job's output, even if the process cannot start a
-/// thread and can open only few files.
+/// Runs the commands without the async runtime. Returns `None` for the other commands. `redact`
+/// must work, or withhold the job's output, even if the process cannot start a thread and can open
+/// only few files. The commands of a sandbox change this process, which must have one thread.
 pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
-    matches!(cli.command, Some(Command::Redact)).then(hand_in)
+    let command = cli.command.as_ref()?;
+    if let Command::SandboxEnter { network, command } = command {
+        return Some(isolation::enter(*network, command));
+    }
+    if let Command::SandboxConnect { parent, command } = command {
+        return Some(isolation::connect(*parent, command));
+    }
+    if let Command::SandboxStart { status, command } = command {
+        return Some(isolation::start(*status, command));
+    }
+    if let Command::SandboxRun { command } = command {
+        return Some(isolation::run(command));
+    }
+    if matches!(command, Command::SandboxNetwork) {
+        return Some(isolation::hold());
+    }
+    matches!(command, Command::Redact).then(hand_in)
 }
 
 fn hand_in() -> anyhow::Result<ExitCode> {
@@ -79,6 +95,10 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             show::print(&format!("{}\n", identity.runner))
         }
         Some(Command::Fingerprint) => fingerprint(&look()?),
+        Some(Command::Doctor { output }) => {
+            let data = if data.join("runner.json").exists() { Some(open()?) } else { None };
+            doctor(data.as_ref(), output).await
+        }
         Some(Command::Disable { reason, stop_jobs }) => {
             disable::disable(&open()?, &reason, stop_jobs)?;
             show::print("Disabled: the runner accepts no jobs until `stead-runner enable`\n")
@@ -127,7 +147,14 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let keys = keys.iter().map(|key| format!("{key}\n")).collect::<String>();
             show::print(&show::sanitized(&keys))
         }
-        Some(Command::Redact) => hand_in(),
+        Some(
+            Command::Redact
+            | Command::SandboxNetwork
+            | Command::SandboxEnter { .. }
+            | Command::SandboxConnect { .. }
+            | Command::SandboxStart { .. }
+            | Command::SandboxRun { .. },
+        ) => bail!("cannot run this command with a runtime"),
         Some(Command::Shim { job, execution }) => {
             crate::shim::run(&open()?, job, execution).await?;
             Ok(ExitCode::SUCCESS)
@@ -149,6 +176,17 @@ fn fingerprint(data: &Data) -> anyhow::Result<ExitCode> {
          phone. The vendor pins it: stead installs pin {install} {fingerprint}"
     );
     show::print(&format!("{fingerprint}\n"))
+}
+
+async fn doctor(data: Option<&Data>, output: Output) -> anyhow::Result<ExitCode> {
+    let facts = doctor::Facts::of_host(data).await;
+    let found = doctor::findings(&facts);
+    match output {
+        Output::Table => show::print(&show::sanitized(&doctor::text(&facts, &found)))?,
+        Output::Json => show::print(&format!("{}\n", serde_json::to_string(&found)?))?,
+    };
+    let is_failed = found.iter().any(|finding| finding.status == doctor::Status::Failed);
+    Ok(if is_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<ExitCode> {

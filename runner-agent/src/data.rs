@@ -27,8 +27,8 @@ use domain::ids::ExecutionId;
 use self::files::make_directory;
 pub use self::{
     files::{
-        RESERVED_TEXT, append, directory, fresh, keep_reserve, read_json, remove, replace,
-        replace_json, replace_reserved, sync_parent,
+        RESERVED_TEXT, append, directory, fresh, keep_reserve, open_without_links, read_json,
+        read_without_links, remove, replace, replace_json, replace_reserved, sync_parent,
     },
     job_dir::JobDir,
 };
@@ -99,7 +99,7 @@ impl Data {
                 continue;
             };
             let job = self.job(job);
-            for path in [job.work(), job.scratch()] {
+            for path in [job.work(), job.scratch(), job.own_tmp()] {
                 // Files of another user cannot be removed. The pruning reports that.
                 let _next_time = fs::remove_dir_all(path);
             }
@@ -203,11 +203,14 @@ mod tests {
         for execution in executions {
             fs::create_dir_all(data.job(execution).work()).unwrap();
             fs::write(data.job(execution).work().join("tfplan"), "a secret").unwrap();
+            fs::create_dir(data.job(execution).own_tmp()).unwrap();
+            fs::write(data.job(execution).own_tmp().join("kubeconfig"), "a secret").unwrap();
             fs::write(data.job(execution).cancel(), "{}").unwrap();
         }
         fs::write(data.path("jobs/stray"), "not a directory").unwrap();
         data.sweep(&[executions[0]].into()).unwrap();
         assert_eq!(executions.map(|execution| data.job(execution).work().exists()), [true, false]);
+        assert_eq!(executions.map(|one| data.job(one).own_tmp().exists()), [true, false]);
         assert!(executions.iter().all(|execution| data.job(*execution).cancel().exists()));
     }
 

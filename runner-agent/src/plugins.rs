@@ -36,6 +36,7 @@ mod work;
 
 pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::{digest_of_inputs, summary as plan_summary};
+pub(crate) use work::is_safe as is_safe_name;
 
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{

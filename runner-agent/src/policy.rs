@@ -10,11 +10,18 @@
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
+//! isolation = "sandbox"                    # absent: "process"; or by kind: { action = "process", apply = "sandbox" }
+//! sandbox_network = "shared"               # instead of "own"
+//! sandbox_read = ["/srv/mirror"]           # paths that a sandbox shows in addition
+//! sandbox_write = ["/srv/cache"]           # paths that a job in a sandbox may write in addition
+//! sandbox_loopback = [8080]                # ports on the host's loopback interface that a sandbox reaches
 //! kubeconfig_allows = ["exec"]             # what a kubeconfig in an output may have: exec, auth-provider, paths; absent: none
 //! require_approval = ["apply"]             # waits for `stead-runner approve` on this host
 //! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
 //! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
 //! max_duration = "24h"                     # absent: 24h; longest duration of a job
+//! max_memory = "4GiB"                      # absent: no limit; resident memory of all processes of a job together
+//! max_processes = 1000                     # absent: no limit
 //! veto_command = ["/etc/stead/veto"]       # reads the manifest; any exit code other than 0 refuses the job
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
@@ -27,12 +34,18 @@
 //! The runner reads the file again for each job. If it cannot read the file, it refuses the job.
 mod choice;
 mod environment;
+mod isolation;
 mod limits;
 mod names;
 mod preflight;
 pub mod publishers;
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use chrono::{DateTime, Datelike as _, NaiveTime, Utc, Weekday};
 use domain::environment::reserved;
@@ -42,11 +55,12 @@ use schemas::{
 };
 use serde::Deserialize;
 
-use self::names::listed;
+pub(crate) use self::isolation::SandboxNetwork;
 pub use self::{
-    choice::{Choice, begin, resume},
+    choice::{Choice, begin, preview, resume},
     limits::Limits,
 };
+use self::{isolation::IsolationRule, names::listed};
 pub use self::{names::action_with_digest, preflight::Finding};
 use crate::{data::Data, plugins::AllowedInKubeconfig};
 
@@ -71,6 +85,21 @@ pub struct Policy {
     /// Features that the kubeconfig of a component may have.
     #[serde(default)]
     pub kubeconfig_allows: AllowedInKubeconfig,
+    /// Level of isolation of jobs.
+    #[serde(default)]
+    isolation: IsolationRule,
+    /// Network of jobs in a sandbox.
+    #[serde(default)]
+    pub(crate) sandbox_network: SandboxNetwork,
+    /// Paths of the host that jobs in a sandbox may read in addition.
+    #[serde(default)]
+    pub sandbox_read: Vec<PathBuf>,
+    /// Paths of the host that jobs in a sandbox may write in addition.
+    #[serde(default)]
+    pub sandbox_write: Vec<PathBuf>,
+    /// Ports on the loopback interface of the host that jobs in a sandbox may connect to.
+    #[serde(default)]
+    pub sandbox_loopback: Vec<u16>,
     /// Command that reads the manifest on standard input; a non-zero exit code refuses the job.
     #[serde(default)]
     pub veto_command: Vec<String>,
@@ -83,6 +112,11 @@ pub struct Policy {
     max_grace: Option<Duration>,
     #[serde(default, deserialize_with = "limits::optional")]
     max_duration: Option<Duration>,
+    /// Most memory of all processes of a job together.
+    #[serde(default, deserialize_with = "limits::bytes")]
+    pub max_memory: Option<u64>,
+    /// Most processes of a job at the same time.
+    pub max_processes: Option<NonZeroU32>,
     #[serde(default, deserialize_with = "limits::optional")]
     approval_timeout: Option<Duration>,
 }
@@ -138,13 +172,10 @@ impl Policy {
 
     /// Reads the policy that the data directory records.
     pub fn current(data: &Data) -> Result<Self, PolicyError> {
-        match Choice::recorded(data) {
-            Ok(Some(choice)) => choice.policy(),
-            Ok(None) => Err(PolicyError::NotRecorded),
-            Err(source) => {
-                Err(PolicyError::Read { path: data.root().display().to_string(), source })
-            }
-        }
+        let unreadable =
+            |source| PolicyError::Read { path: data.root().display().to_string(), source };
+        let choice = Choice::recorded(data).map_err(unreadable)?;
+        choice.ok_or(PolicyError::NotRecorded)?.policy()
     }
 
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
@@ -167,6 +198,9 @@ impl Policy {
         for key in &mut policy.plugin_publishers {
             *key =
                 publishers::parse(key).map_err(|why| PolicyError::Parse { path: name(), why })?;
+        }
+        if let Some(why) = isolation::malformed(&policy) {
+            return Err(PolicyError::Parse { path: name(), why });
         }
         let lists =
             [&policy.plugins, &policy.actions, &policy.repositories, &policy.roles, &policy.env];
@@ -326,6 +360,18 @@ mod tests {
         assert_eq!(rule(window, "plan", "21T12:00"), None);
     }
 
+    /// A shell of the runner starts each program with the variables of the job, outside of the sandbox.
+    #[test]
+    fn no_manifest_sets_a_variable_that_changes_a_shell() {
+        for name in ["BASH_ENV", "BASH_XTRACEFD", "BASHOPTS", "ENV", "IFS", "PS4", "SHELLOPTS"] {
+            let mut manifest = manifest("apply");
+            manifest.env.insert(name.into(), "x".into());
+            let refusal =
+                Policy::without_rules().allows(&manifest, crate::host::now()).unwrap_err();
+            assert_eq!(refusal.rule, "env", "{name}");
+        }
+    }
+
     #[test]
     fn invalid_rules_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
@@ -339,6 +385,13 @@ mod tests {
             "version = 1\nplugin_publishers = [\"key\"]",
             "version = 1\nkubeconfig_allows = [\"file\"]",
             "version = 1\n[[windows]]\nfrom = \"00:00\"\nto = \"00:00\"",
+            "version = 1\nisolation = \"jail\"",
+            "version = 1\nisolation = {deploy = \"sandbox\"}",
+            "version = 1\nsandbox_read = [\"relative\"]",
+            "version = 1\nsandbox_write = [\"/srv/../etc\"]",
+            "version = 1\nsandbox_loopback = [0]",
+            "version = 1\nmax_memory = \"4GB\"",
+            "version = 1\nmax_processes = 0",
             "version = 1\nmax_grace = \"10\"",
             "version = 1\nmax_grace = \"1.5h\"",
             "version = 1\nmax_duration = \"-1m\"",

@@ -5,7 +5,8 @@
 //! that Tokio waits for. [`reap`] reaps all others.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, PipeWriter},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +18,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::process::{Child, Command};
 
 use crate::host::{Process, Stat, read_boot_id};
@@ -39,9 +41,22 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 /// Starts a child and records it: [`reap`] must not reap the child, and [`adopted`] must not return
 /// it.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately.
+    spawn_with(command, None)
+}
+
+/// Starts a child that inherits this file at the same number, as [`spawn`] does.
+pub(crate) fn spawn_with(command: &mut Command, passed: Option<&PipeWriter>) -> io::Result<Child> {
+    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately,
+    // and another child could inherit the file.
     let mut own = own_children();
-    let child = command.spawn()?;
+    if let Some(file) = passed {
+        fcntl_setfd(file, FdFlags::empty())?;
+    }
+    let started = command.spawn();
+    if let Some(file) = passed {
+        fcntl_setfd(file, FdFlags::CLOEXEC)?;
+    }
+    let child = started?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
     own.retain(|pid, started| exists(*pid) && start_time(*pid) == *started);
     if let Some(pid) = child.id() {
@@ -113,6 +128,24 @@ pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<RunningProcess>> {
     RunningProcess::with_descendants(&leader.session_members(&all), &all)
 }
 
+/// Returns the resident memory of these processes together. Shared pages count for each.
+pub(crate) fn resident_bytes(of: &[RunningProcess]) -> u64 {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
+    let pages = |process: &RunningProcess| {
+        let text = fs::read_to_string(format!("/proc/{}/statm", process.pid())).ok()?;
+        text.split(' ').nth(1)?.parse::<u64>().ok()
+    };
+    of.iter().filter_map(pages).sum::<u64>() * page
+}
+
+/// Returns the pid of a process in its own pid namespace, if that is inside this one.
+pub(crate) fn inner_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().skip(1).last()?.parse().ok()
+}
+
 /// Returns the running processes with these pids, and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<RunningProcess>> {
     if pids.is_empty() {
@@ -148,6 +181,7 @@ pub(crate) struct RunningProcess {
     parent: u32,
     group: u32,
     name: String,
+    threads: u32,
 }
 
 /// Returns the processes whose parent is not among them. These are stopped first: a program such as
@@ -192,6 +226,7 @@ impl RunningProcess {
             parent: stat.parent,
             group: stat.group,
             name: stat.name.clone(),
+            threads: stat.threads,
         })
     }
 
@@ -201,6 +236,10 @@ impl RunningProcess {
 
     pub(crate) fn group(&self) -> u32 {
         self.group
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
     }
 
     /// Sends a signal, unless the process has ended or its pid now belongs to another process.

@@ -16,13 +16,14 @@ pub mod order;
 pub mod recorder;
 pub mod redact;
 pub mod redact_socket;
+mod sandbox;
 mod tail;
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
-    net::{Ipv4Addr, TcpListener},
+    net::TcpListener,
     sync::Arc,
     time::Duration,
 };
@@ -39,14 +40,15 @@ use zeroize::Zeroizing;
 
 use self::{
     limits::Watch,
-    order::{ShimOrder, StopCause},
+    order::{JobLimits, ShimOrder, StopCause},
     recorder::Recorder,
 };
 use crate::{
-    cgroup::Cgroup,
+    cgroup::{Cgroup, Limiter},
     client::Client,
     data::{Data, JobDir},
     host::Process,
+    isolation::{JobNetwork, Trial},
     journal::{Journal, JournalEvent},
     plugins::{self, JobContext, PluginError, Registry, Rules},
     policy::{Policy, publishers},
@@ -102,13 +104,28 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
             return Err(anyhow::Error::new(error).context("cannot create the log"));
         }
     };
-    let cgroup = Cgroup::enter(&dir);
-    let started = recorder.writer().report(ReportBody::Started {});
-    let last = match (started, &order, parsed) {
-        (Err(error), _, _) => {
+    let mut cgroup = Cgroup::enter(&dir);
+    let network = match (&order, &parsed) {
+        (Ok(order), Some(Ok(manifest))) => {
+            Some(sandbox::network(&order.isolation, manifest.kind, execution).await)
+        }
+        (Ok(_), Some(Err(_)) | None) | (Err(_), _) => None,
+    };
+    // The report states what was created, not what was ordered.
+    let applied = match (&order, &parsed, &network) {
+        (Ok(order), Some(Ok(manifest)), Some(Ok(network))) => {
+            Some((&order.isolation, manifest.kind, network))
+        }
+        (Ok(_) | Err(_), _, _) => None,
+    };
+    let started = sandbox::report(&recorder, execution, applied);
+    let network = network.transpose();
+    let last = match (started, network, &order, parsed) {
+        (Err(error), ..) => {
             Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
         }
-        (Ok(()), Ok(order), Some(Ok(mut manifest))) => {
+        (Ok(()), Err(error), ..) => Err(error),
+        (Ok(()), Ok(Some(network)), Ok(order), Some(Ok(mut manifest))) => {
             // The name of the component must be that of the signed manifest.
             let encrypter = values::encrypt::Encrypter::open(data, &manifest);
             match values::fill::fill(&mut manifest, &order.values) {
@@ -120,15 +137,15 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
                             "cannot encrypt sensitive outputs: {error}"
                         )),
                     }
-                    work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
+                    work(data, &dir, (order, network), manifest, &recorder, cgroup.as_mut()).await
                 }
                 Err(why) => Err(anyhow::Error::msg(why)),
             }
         }
-        (Ok(()), Ok(_), Some(Err(error))) => {
+        (Ok(()), Ok(_), Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (Ok(()), _, _) => Err(anyhow::anyhow!(
+        (Ok(()), Ok(_), Ok(_) | Err(_), _) => Err(anyhow::anyhow!(
             "cannot start the job: the supervisor exited before it sent the launch parameters"
         )),
     };
@@ -140,7 +157,9 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     if may_remove_work(data, execution) {
         let _best_effort = fs::remove_dir_all(dir.work());
     }
-    let _best_effort = fs::remove_dir_all(dir.scratch());
+    for temporary in [dir.scratch(), dir.own_tmp()] {
+        let _best_effort = fs::remove_dir_all(temporary);
+    }
     redact_socket::remove(&dir);
     if let Some(cgroup) = &cgroup {
         cgroup.remove();
@@ -164,11 +183,19 @@ fn read_order() -> io::Result<ShimOrder> {
 async fn work(
     data: &Data,
     dir: &JobDir,
-    order: &ShimOrder,
+    (order, network): (&ShimOrder, JobNetwork),
     manifest: Manifest,
     recorder: &Recorder,
-    cgroup: Option<&Cgroup>,
+    mut cgroup: Option<&mut Cgroup>,
 ) -> anyhow::Result<Finished> {
+    let memory_bytes = [order.limits.memory_bytes, manifest.limits.memory_bytes];
+    let memory_bytes = memory_bytes.into_iter().flatten().min();
+    let processes = order.limits.processes.or(limits::default_processes(order.isolation.level));
+    let limits = JobLimits { memory_bytes, processes: order.limits.processes };
+    let by_kernel = JobLimits { processes, ..limits };
+    let limiter = limiter(dir, &by_kernel, cgroup.as_deref_mut());
+    recorder.writer().write_shim_record(&limits::text(&limits, &limiter));
+    recorder.writer().limit_with(limiter.clone());
     let (grace, silence) = (manifest.timeouts.grace_ms, manifest.timeouts.no_output_ms);
     let mut watch = Watch::new(
         dir.clone(),
@@ -176,8 +203,16 @@ async fn work(
         order.deadline_uptime_ms,
         (Duration::from_millis(grace), Duration::from_millis(order.max_grace_ms)),
         silence.map(Duration::from_millis),
+        (limits, limiter.clone()),
     );
-    let context = context(data, dir, order, &manifest, recorder, &watch).await?;
+    let context = context(data, dir, order, &manifest, recorder, (&watch, &network)).await;
+    let context = match context {
+        Ok(context) => context,
+        Err(error) => {
+            network.stop().await;
+            return Err(error);
+        }
+    };
     // An earlier cancel must take effect before the plugin starts.
     watch.check();
     let mut sink = recorder.clone();
@@ -193,14 +228,36 @@ async fn work(
         }
     };
     plugin.abort();
+    network.stop().await;
     let last = match ended {
         Some(Ok(ended)) => result_report(ended, watch.cause, recorder),
         Some(Err(_)) => failure_report(FailureReason::PluginFailed, "the plugin panicked".into()),
         None => stop_report(watch.cause, true),
     };
-    let leftovers = leftovers::end(&mut watch, &mut stop, cgroup).await;
+    let last = naming_limit(last, watch.cause, &limiter);
+    let leftovers = leftovers::end(&mut watch, &mut stop, cgroup.as_deref()).await;
     let forced = last.forced || (last.outcome == Outcome::Cancelled && leftovers.killed);
     Ok(Finished { forced, not_ended: leftovers.not_ended, ..last })
+}
+
+/// Lets the kernel limit the job, as far as it can on this host.
+fn limiter(dir: &JobDir, limits: &JobLimits, cgroup: Option<&mut Cgroup>) -> Limiter {
+    let limiter = cgroup.map(|group| group.limit(dir, limits.memory_bytes, limits.processes));
+    limiter.unwrap_or_default()
+}
+
+/// Returns the report of a job that failed because of a limit. The program itself only sees a signal,
+/// or an error when it starts a process.
+fn naming_limit(last: Finished, cause: Option<StopCause>, limiter: &Limiter) -> Finished {
+    use FailureReason::{ExitCode, Internal, PluginFailed, Signal, SpawnFailed};
+    let limit = cause.or_else(|| limiter.exceeded().map(StopCause::from));
+    let limit = limit.filter(|cause| cause.limit().is_some());
+    let is_effect =
+        matches!(last.reason, Some(ExitCode | Signal | PluginFailed | SpawnFailed | Internal));
+    match limit {
+        Some(cause) if is_effect => stop_report(Some(cause), last.forced),
+        Some(_) | None => last,
+    }
 }
 
 async fn context(
@@ -209,7 +266,7 @@ async fn context(
     order: &ShimOrder,
     manifest: &Manifest,
     recorder: &Recorder,
-    watch: &Watch,
+    (watch, network): (&Watch, &JobNetwork),
 ) -> anyhow::Result<JobContext> {
     let (job, execution) = {
         let writer = recorder.writer();
@@ -223,17 +280,19 @@ async fn context(
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
     let (known_state, known_states) = known_states(data, order, manifest)?;
+    let env = environment(data, dir, order, recorder, (job, execution)).await?;
+    let sandbox = sandbox::of_job(data, dir, order, manifest, &env, network)?;
     Ok(JobContext {
         work_dir: dir.work(),
         state_dir: data.path("state"),
         artifacts_dir: data.path("artifacts"),
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
-        env: environment(data, dir, order, recorder, (job, execution)).await?,
+        env,
         git_env: order.git_env.clone(),
         kubeconfig_allows: order.kubeconfig_allows.clone(),
         background: Arc::new(recorder.clone()),
-        wrapper: limits::wrapper(&manifest.limits),
+        sandbox,
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         images: order.images.clone(),
@@ -243,15 +302,15 @@ async fn context(
         known_state,
         known_states,
         state: order.state.clone(),
-        state_port: state_port(order).context("cannot listen on a port for the state")?,
+        state_port: state_port(order, network).context("cannot listen on a port for the state")?,
         manifest_digest: order.manifest_digest.clone(),
         unfilled_inputs,
     })
 }
 
 /// Returns a free loopback port of the network in which the job's programs run.
-fn state_port(order: &ShimOrder) -> io::Result<Option<Arc<TcpListener>>> {
-    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Arc::new);
+fn state_port(order: &ShimOrder, network: &JobNetwork) -> io::Result<Option<Arc<TcpListener>>> {
+    let listen = |_| network.listen().map(Arc::new);
     order.state.as_ref().map(listen).transpose()
 }
 
@@ -260,7 +319,7 @@ fn rules(data: &Data, kind: JobKind) -> anyhow::Result<Option<Rules>> {
     match kind {
         JobKind::Preflight => {
             let (policy, publishers) = (Policy::current(data)?, publishers::recorded(data)?);
-            Ok(Some(Rules { policy, publishers }))
+            Ok(Some(Rules { policy, publishers, trial: Trial::of(data) }))
         }
         JobKind::Resolve
         | JobKind::Build
@@ -385,6 +444,12 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
             FailureReason::TimedOut,
             "the job wrote no output for longer than its limit".into(),
         ),
+        Some(cause @ StopCause::Memory) => {
+            failure_report(FailureReason::MemoryLimit, cause.limit().unwrap_or_default().into())
+        }
+        Some(cause @ StopCause::Processes) => {
+            failure_report(FailureReason::ProcessLimit, cause.limit().unwrap_or_default().into())
+        }
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,
             "the runner stopped the job immediately".into(),

@@ -21,8 +21,9 @@ use crate::{
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     images::{ImageSettings, record_registry},
+    isolation::{self, Trial},
     keys::Keys,
-    policy::{self, Choice, publishers},
+    policy::{self, Choice, Policy, publishers},
     recovery::{
         self,
         successor::{self, Recovered, Request},
@@ -122,7 +123,11 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
-        policy::resume(data, choice)?;
+        policy::resume(data, choice, run.isolation.map(Into::into))?;
+        match isolation::check(&Policy::current(data)?, stored.mode, &Trial::of(data)).await {
+            Ok(has_network) => warn_about_credentials(has_network),
+            Err(why) => warn!(%why, "This runner refuses jobs"),
+        }
         if let Some(server) = &run.server {
             stored.server.clone_from(server);
         }
@@ -156,8 +161,10 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         bail!(BUILD_RECIPIENT);
     }
     let options = enrolment_options(run, mode, trust)?;
+    let level = run.isolation.map(Into::into);
+    check_isolation(data, choice.as_ref(), level, mode).await?;
     open_install_keys(data, keys, mode, false)?;
-    policy::begin(data, choice)?;
+    policy::begin(data, choice, level)?;
     publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
@@ -214,7 +221,9 @@ pub(crate) async fn recover(
     let recovered = Recovered::of(&offer, request)?;
     let data = open()?;
     let _lock = lock(&data).await?;
-    policy::begin(&data, choice)?;
+    let level = run.isolation.map(Into::into);
+    check_isolation(&data, choice.as_ref(), level, RunnerMode::Install).await?;
+    policy::begin(&data, choice, level)?;
     publishers::record(&data, &run.plugin_publisher)?;
     recovered.enrol(&data, &offer, (options, &run.recovery)).await
 }
@@ -229,6 +238,32 @@ fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> a
     };
     let of = Of { log_id: &identity.log_id, install };
     run.recovery.iter().try_for_each(|to| recovery::add(data, keys, &of, to).map(drop))
+}
+
+/// Checks that this host can isolate the jobs as the policy demands. The token enrols one runner once,
+/// so a runner that would refuse its jobs does not use it.
+async fn check_isolation(
+    data: &Data,
+    choice: Option<&Choice>,
+    level: Option<policy::IsolationLevel>,
+    mode: RunnerMode,
+) -> anyhow::Result<()> {
+    if let Some(policy) = policy::preview(data, choice, level)? {
+        let trial = Trial::of(data);
+        let checked = isolation::check(&policy, mode, &trial).await;
+        warn_about_credentials(checked.context("cannot enrol: this runner would refuse jobs")?);
+        if mode == RunnerMode::Install && isolation::is_recommended(&policy, &trial).await {
+            info!("{}", isolation::RECOMMENDATION);
+        }
+    }
+    Ok(())
+}
+
+/// Warns that jobs in a sandbox have no credentials of the host.
+fn warn_about_credentials(has_network: bool) {
+    if has_network {
+        warn!("{}", isolation::WITHOUT_CREDENTIALS);
+    }
 }
 
 /// Opens the keys of the install, or creates them. A build runner has none.

@@ -9,6 +9,7 @@
 //!                   apply-lock             locked while an apply begins or ends, and while a user resolves the state
 //!                   errored-<execution>.*  rescued state, encrypted: no plan starts until a user resolves it
 //!                   resolved-<ulid>.*      files that a resolution set aside
+//!                   plugin/                files of an external plugin, all that its jobs can change
 //!
 //! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        if the shim dies, the next plan does the last two steps
 //! ```
@@ -28,6 +29,7 @@ mod online;
 mod open;
 mod opening;
 mod overview;
+mod plugin_files;
 mod reader;
 mod remote;
 mod rescue;
@@ -135,7 +137,7 @@ impl StateStore {
         })
     }
 
-    /// Returns the directory of the component, in which external plugins store their files.
+    /// Returns the directory of the component.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

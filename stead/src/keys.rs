@@ -5,11 +5,10 @@ use api::keys::{self, PublicKey};
 use chrono::{SubsecRound as _, TimeDelta};
 use clap::{Args, Subcommand, ValueEnum};
 use cli::{
-    duration::parse_seconds,
     failure::Failure,
     render::{Screen, Table, moment, moment_or_dash},
 };
-use schemas::keys::KeyUse;
+use schemas::{duration::parse_seconds, keys::KeyUse};
 
 use crate::serve::data_directory;
 

@@ -3,6 +3,8 @@
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { logs } from "./logs.mjs";
+import { tasks } from "./tasks.mjs";
 
 const setup = JSON.parse(process.argv[2]);
 const require = createRequire(join(setup.tools, "index.js"));
@@ -141,8 +143,8 @@ await test("ten tabs stay live over plain HTTP", async () => {
   for (const tab of tabs) await tab.close();
 });
 
-// Approves each plan by the API until a job of this kind runs, or the run ends.
-async function approveUntil(done) {
+// Approves each plan by the API until the run has this state.
+async function approveUntil(run, done) {
   await until("the run", async () => {
     const now = await runOf(run);
     for (const step of now.dag.filter((step) => step.state === "waiting_for_approval")) {
@@ -151,10 +153,11 @@ async function approveUntil(done) {
     return done(now);
   }, 120_000);
 }
+const tools = { page, open, base, api, check, test, until, approveUntil, newestRun };
 
 let job;
 await test("the log of a running job grows without a reload", async () => {
-  await approveUntil(async () => {
+  await approveUntil(run, async () => {
     const running = await api("GET", `/v1/jobs?run=${run}&state=running`);
     job = running.items.find((job) => job.kind === "apply")?.id;
     return job;
@@ -167,40 +170,94 @@ await test("the log of a running job grows without a reload", async () => {
 });
 
 const { position: created } = (await api("GET", "/v1/audit/events?type=install.created&limit=1")).items[0];
-await test("the install is shown as of an earlier position", async () => {
-  await approveUntil((now) => now.state === "succeeded");
-  await page.goto(`${base}/ui/installs/acme`);
-  await page.getByLabel(/log position/).fill(String(created));
-  await page.getByRole("button", { name: "Show", exact: true }).click();
-  await page.getByText("Earlier state.").waitFor();
-});
+await approveUntil(run, (now) => now.state === "succeeded");
+const long = await logs({ ...tools, run });
 
 const install = (await api("GET", "/v1/installs/acme")).id;
 const application = (await api("GET", "/v1/apps")).items[0].id;
 const build = (await api("GET", "/v1/builds")).items[0].id;
+const runner = (await api("GET", "/v1/runners")).items.find((of) => of.mode === "install").id;
+// A task that begins on Home. Each activation counts, typing does not.
+async function task(name, steps) {
+  await test(`${name} takes at most four activations from Home`, async () => {
+    await page.goto(`${base}/ui/`);
+    let activations = 0;
+    await steps(async (locator) => { activations += 1; await locator.click(); });
+    check(activations <= 4, `${activations} activations`);
+  });
+}
+const section = (name) => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name, exact: true });
+const main = page.getByRole("main");
+
+await task("finding who approved a change", async (activate) => {
+  await activate(section("Audit"));
+  await page.getByLabel("Type", { exact: true }).fill("run.approved");
+  await page.getByLabel("From time or position").fill("today");
+  await activate(page.getByRole("button", { name: "Filter" }));
+  await main.getByRole("row").filter({ hasText: "run.approved" }).locator("td.actor").first().waitFor();
+});
+await task("showing an install as it was", async (activate) => {
+  await activate(section("Installs"));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await page.getByLabel(/log position/).fill(String(created + 60));
+  await activate(page.getByRole("button", { name: "Show", exact: true }));
+  await page.getByText("Earlier state.").waitFor();
+});
+await task("finding an install", async (activate) => {
+  await activate(section("Installs"));
+  await page.getByLabel("Name", { exact: true }).fill("CME");
+  await activate(page.getByRole("button", { name: "Filter" }));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await page.getByRole("heading", { name: "acme" }).waitFor();
+});
+await task("downloading a proof", async (activate) => {
+  await activate(section("Installs"));
+  await activate(main.getByRole("link", { name: "acme", exact: true }));
+  await activate(page.getByRole("link", { name: "Download a proof of this install" }));
+  await page.getByText("stead audit check").waitFor();
+  const download = page.waitForEvent("download");
+  await activate(page.getByRole("link", { name: /^Download the proof/ }));
+  const proof = JSON.parse(readFileSync(await (await download).path(), "utf8"));
+  check(proof.events.length > 10, `${proof.events.length} events`);
+});
+
 const pages = {
   home: "/ui/", installs: "/ui/installs", install: `/ui/installs/${install}`, "install-as-of": `/ui/installs/${install}?as_of=${created + 60}`,
   runs: "/ui/runs", run: `/ui/runs/${run}`, job: `/ui/jobs/${job}`, apps: "/ui/apps", app: `/ui/apps/${application}`,
   change: `/ui/installs/${install}/change`, builds: `/ui/apps/${application}/builds`, build: `/ui/builds/${build}`,
   "new-install": `/ui/apps/${application}/new-install`, settings: "/ui/settings",
-  runners: "/ui/runners", audit: "/ui/audit", login: "/ui/login", problem: "/ui/runs/run_1",
+  runners: "/ui/runners", runner: `/ui/runners/${runner}`, audit: "/ui/audit", "audit-diff": "/ui/audit/diff?from=0",
+  proofs: `/ui/audit/proofs?of=${install}`, "run-as-of": `/ui/runs/${run}/as-of?as_of=${created + 60}`,
+  "app-as-of": `/ui/apps/${application}/as-of?as_of=now`, plugins: "/ui/plugins", bulk: "/ui/bulk",
+  "bulk-preview": `/ui/bulk/preview?do=drain&install=${install}`,
+  login: "/ui/login", problem: "/ui/runs/run_1",
+  find: "/ui/find?q=a",
+  "long-log": `/ui/jobs/${long}?after=0`, "log-search": `/ui/jobs/${long}?q=row`, webhooks: "/ui/settings/webhooks",
+  webhook: "/ui/settings/webhooks/chat", upgrade: `/ui/installs/${install}/upgrade?to=2`, diff: `/ui/apps/${application}/diff?from=1&to=2`,
 };
+await api("PUT", "/v1/webhooks/chat", { url: "https://chat.example/hook", topics: ["run.failed"], format: "slack" });
+const axeRun = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })";
+async function findings() {
+  // All rows of a log have the same structure, and axe takes minutes for a thousand.
+  await page.evaluate(() => { for (const row of [...document.querySelectorAll(".record")].slice(50)) row.remove(); });
+  // The security policy forbids the script in the page, so it runs as if the browser did.
+  const client = await page.context().newCDPSession(page);
+  await client.send("Runtime.evaluate", { expression: axe });
+  const { result } = await client.send("Runtime.evaluate", { expression: `${axeRun}.then((r) => JSON.stringify(r.violations))`, awaitPromise: true });
+  await client.detach();
+  return JSON.parse(result.value).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).slice(0, 3).join(" | ")}`);
+}
 for (const [name, path] of Object.entries(pages)) {
-  for (const colorScheme of ["light", "dark"]) {
-    await test(`${name} has no accessibility findings (${colorScheme})`, async () => {
+  await test(`${name} has no accessibility findings in either theme`, async () => {
+    for (const colorScheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
       page.expected = name === "problem" ? ["404"] : [];
       await page.goto(base + path);
       for (const details of await page.locator("main details").all()) await details.evaluate((e) => { e.open = true; });
-      // The security policy forbids the script in the page, so it runs as if the browser did.
-      const client = await page.context().newCDPSession(page);
-      await client.send("Runtime.evaluate", { expression: axe });
-      const run = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })";
-      const { result } = await client.send("Runtime.evaluate", { expression: `${run}.then((r) => JSON.stringify(r.violations))`, awaitPromise: true });
-      const found = JSON.parse(result.value).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).slice(0, 3).join(" | ")}`);
-      check(found.length === 0, found.join("\n"));
-    });
-  }
+      const found = await findings();
+      check(found.length === 0, `${colorScheme}: ${found.join("\n")}`);
+    }
+  });
 }
 await page.emulateMedia({ colorScheme: "light" });
 
@@ -265,14 +322,82 @@ await test("a user without script creates an install and gets the command of its
   await plain.getByText("<b>Initech").first().waitFor();
 });
 
+await test("the palette opens an install by keyboard alone", async () => {
+  await page.goto(`${base}/ui/`);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("option", { name: "Installs" }).waitFor();
+  check((await findings()).length === 0, (await findings()).join("\n"));
+  await page.keyboard.type("globex");
+  await page.getByRole("option", { name: /globex/ }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "globex" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Escape");
+  await until("the palette closes", async () => (await page.locator("dialog").count()) === 0);
+});
+
+await test("single keys open pages until the user switches them off", async () => {
+  await page.goto(`${base}/ui/`);
+  await page.keyboard.press("g");
+  await page.keyboard.press("r");
+  await page.waitForURL(`${base}/ui/runs`);
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  check((await findings()).length === 0, (await findings()).join("\n"));
+  await page.getByLabel("Single keys").uncheck();
+  await page.keyboard.press("Escape");
+  await page.reload();
+  await page.keyboard.press("g");
+  await page.keyboard.press("i");
+  await page.keyboard.press("?");
+  await page.waitForTimeout(300);
+  check(page.url() === `${base}/ui/runs` && (await page.locator("dialog").count()) === 0, "a single key had an effect");
+  await page.evaluate(() => localStorage.clear());
+});
+
+await test("nothing moves for a user who prefers no motion", async () => {
+  const moving = () => page.evaluate(() => {
+    const badge = Object.assign(document.createElement("span"), { className: "badge run", textContent: "running" });
+    document.querySelector("main").append(badge);
+    return getComputedStyle(badge, "::before").animationName;
+  });
+  check((await moving()) === "none", await moving());
+  await page.emulateMedia({ reducedMotion: "no-preference" });
+  check((await moving()) === "pulse", "the check finds no motion at all");
+  await page.emulateMedia({ reducedMotion: "reduce" });
+});
+
+await test("a page of a revoked session says so and keeps the text", async () => {
+  const token = await api("POST", "/v1/tokens", { name: "Ann", role: "approver" });
+  const other = await open();
+  other.expected = ["401", "MIME type", "EventSource"];
+  await other.goto(`${base}/ui/login`);
+  await other.getByLabel("Token or one-time code").fill(token.token);
+  await other.getByRole("button", { name: "Log in" }).click();
+  await other.goto(`${base}/ui/find`);
+  await other.goto(`${base}/ui/installs`);
+  await other.locator(".status[data-state=live]").waitFor();
+  await other.locator("main input[type=search]").first().fill("typed");
+  await api("DELETE", `/v1/tokens/${token.id}`);
+  await other.getByText("Your session has ended").waitFor();
+  check((await other.locator("main input[type=search]").first().inputValue()) === "typed", "the text is lost");
+  await other.context().close();
+});
+
+await tasks(tools);
+
 if (setup.screenshots) {
-  await page.setViewportSize({ width: 1440, height: 900 });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    for (const [name, path] of Object.entries({ ...pages, ...(setup.more ?? {}) })) {
-      await page.goto(base + path);
-      await page.waitForTimeout(300);
-      await page.screenshot({ path: join(setup.screenshots, `${name}-${colorScheme}.png`), fullPage: name !== "audit" });
+  for (const [width, height] of [[1440, 900], [1024, 768], [390, 844]]) {
+    await page.setViewportSize({ width, height });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      for (const [name, path] of Object.entries(pages)) {
+        page.expected = ["404"];
+        await page.goto(base + path);
+        await page.waitForTimeout(300);
+        const shot = join(setup.screenshots, `${name}-${width}-${colorScheme}.png`);
+        await page.screenshot({ path: shot, fullPage: !["audit", "job", "long-log", "log-search"].includes(name) });
+      }
     }
   }
 }

@@ -1,6 +1,6 @@
 //! Tests real resources of the AWS provider against an AWS emulator: create, update, drift, plan
 //! and destroy.
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 use tests::{
@@ -46,9 +46,13 @@ fn changes(run: &Value) -> (u64, u64, u64) {
     (count("add"), count("change"), count("destroy"))
 }
 
-/// Starts a runner whose jobs find credentials and the provider, both supplied by the customer.
-fn customer(server: &Server, terraform: &Path, token: &str) -> Runner {
+/// Starts a runner whose jobs run in a sandbox, and find credentials and the provider, both supplied
+/// by the customer.
+fn customer(server: &Server, terraform: &Path, moto: &Moto, token: &str) -> Runner {
+    let config = fs::read_to_string(terraform).unwrap();
+    let mirror = config.split('"').nth(1).unwrap_or_else(|| panic!("no mirror in {config}"));
     Customer::new(server, "customer")
+        .in_sandbox_reaching(&moto.url(), &[mirror.into()])
         .output("region=us-east-1")
         .pass("TF_CLI_CONFIG_FILE", terraform.to_str().unwrap())
         .pass("AWS_ACCESS_KEY_ID", "AKIACUSTOMERSOWN")
@@ -69,7 +73,8 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     let endpoint = format!("aws_endpoint={}", moto.url());
     let create = ["installs", "create", "aws-bucket", "notes", "--input", &endpoint];
     let created = server.cli_json(&create);
-    let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
+    let token = created["enrolment"]["token"].as_str().unwrap();
+    let runner = customer(&server, &terraform, &moto, token);
 
     // The server creates the bucket only after an approval.
     until("the provision run", TIMEOUT, || {

@@ -221,7 +221,8 @@ fn manifests_and_actions_use_the_sensitive_kubeconfig_of_the_sandbox() {
     sync(&server, &app(&server, namespace.name(), KUBECONFIG_SANDBOX));
 
     let token = install(&server, "acme", &source);
-    let runner = customer(&server, "customer").start(&server, &token);
+    let runner =
+        customer(&server, "customer").in_sandbox_with(&server, &cluster).start(&server, &token);
     wait_for_run(&server, "acme");
     let run = succeeded(&server, "acme");
 

@@ -235,6 +235,41 @@ fn a_plan_is_approved_without_script_and_only_once() {
         server.cli_json(&["audit", "events", "--type", "install.created"])[0]["position"].clone();
     let earlier = owner.get(&format!("/ui/installs/acme?as_of={created_at}")).text;
     assert!(earlier.contains("Earlier state.") && earlier.contains("not deployed"), "{earlier}");
-    let none = owner.get("/ui/installs/acme?as_of=yesterday");
+    let none = owner.get("/ui/installs/acme?as_of=soon");
     assert_eq!(none.status, StatusCode::BAD_REQUEST);
+
+    // The run is shown as it was when its first plan waited, with a link to the present.
+    let approved_at = events[0]["position"].as_u64().unwrap();
+    let past = owner.get(&format!("{path}/as-of?as_of={}", approved_at - 1)).text;
+    assert!(past.contains("waiting for approval") && past.contains("Earlier state."), "{past}");
+    assert!(past.contains(&format!("href=\"{path}\"")) && !past.contains("/decide"), "{past}");
+    assert_eq!(approver.get(&format!("{path}/as-of?as_of=1")).status, StatusCode::FORBIDDEN);
+    let of_job = owner.get(&format!("/ui/jobs/{job}/as-of?as_of=now")).text;
+    assert!(of_job.contains("succeeded"), "{of_job}");
+    // The comparison names who approved what.
+    let compared = owner.get("/ui/audit/diff?from=yesterday&to=&stream=").text;
+    assert!(compared.contains("approved by Ann") && compared.contains("reviewed"), "{compared}");
+
+    a_runner_is_drained_in_bulk_and_only_once(&server, &mut owner, created["id"].as_str().unwrap());
+}
+
+fn a_runner_is_drained_in_bulk_and_only_once(server: &Server, owner: &mut Browser, install: &str) {
+    assert!(owner.get("/ui/bulk?search=ACM").text.contains(install));
+    assert!(!owner.get("/ui/bulk?search=other").text.contains(install));
+    let url = format!("/ui/bulk/preview?do=drain&install={install}&reason=maintenance");
+    let preview = owner.get(&url).text;
+    let of = |name: &str| field(&preview, "id=\"bulk\"", name);
+    let item = format!("item.{install}");
+    let fields = ["form_token", "idempotency_key", "do", item.as_str()];
+    let mut form: Vec<(&str, String)> = fields.iter().map(|name| (*name, of(name))).collect();
+    form.push(("reason", "maintenance".to_owned()));
+    for _ in 0..2 {
+        let form: Vec<_> = form.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let done = owner.post("/ui/bulk/change", &form);
+        assert!(done.text.contains("All changes were accepted."), "{}", done.text);
+    }
+    let drained = server.cli_json(&["audit", "events", "--type", "runner.drained"]);
+    assert_eq!(drained.as_array().unwrap().len(), 1, "{drained}");
+    let csv = owner.get("/ui/installs.csv?search=acme").text;
+    assert!(csv.lines().count() == 2 && csv.contains(install), "{csv}");
 }

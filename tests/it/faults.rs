@@ -113,7 +113,7 @@ fn a_runner_drains_without_a_server_and_the_next_one_reports_the_result() {
         return;
     }
     let (mut server, mut runner) = provisioning(3);
-    let job = running_apply(&server);
+    let job = apply_in_progress(&server, &runner);
     server.kill();
     runner.drain();
     let status = until_some("the runner to end", LONG_TIMEOUT, || runner.ended());

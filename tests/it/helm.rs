@@ -32,6 +32,7 @@ fn an_app_of_charts_is_deployed_changed_and_removed() {
 
     // when the customer's runner has access to the cluster
     let _runner = Customer::new(&server, "customer")
+        .in_sandbox_with(&server, &cluster)
         .pass("KUBECONFIG", cluster.kubeconfig().to_str().unwrap())
         .pass("PATH", &path)
         .with(&["--plugin-publisher", &key])

@@ -44,6 +44,7 @@ mod preflight;
 mod recovery;
 mod rolling;
 mod runner_calls;
+mod sandbox;
 mod secrets;
 mod sensitive_values;
 mod state_decision;

@@ -7,6 +7,7 @@ use sqlx::Row;
 use tokio::sync::watch;
 
 use super::{
+    CHUNK_MAX_BYTES,
     codec::Packed,
     store::{LogError, LogStore},
 };
@@ -17,9 +18,12 @@ impl LogStore {
         let (from, to) = (clamp(range.start), clamp(range.end));
         let rows = sqlx::query(
             "select start_offset, codec, bytes from job_log \
-             where execution = $1 and end_offset > $2 and start_offset < $3 order by start_offset",
+             where execution = $1 and start_offset > $2 and end_offset > $3 and start_offset < $4 \
+             order by start_offset",
         )
         .bind(execution.to_string())
+        // The primary key finds the first chunk, so a read at the end skips no earlier ones.
+        .bind(from - CHUNK_MAX_BYTES as i64)
         .bind(from)
         .bind(to)
         .fetch_all(&self.pool)

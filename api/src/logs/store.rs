@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
+    index::Indexes,
     placement::{Gap, place_chunk},
 };
 
@@ -81,7 +82,8 @@ pub struct LogStore {
     pub(super) pool: PgPool,
     commits: mpsc::Sender<Chunk>,
     open: Arc<Mutex<HashMap<ExecutionId, Arc<Stream>>>>,
-    rebuilds: Arc<Semaphore>,
+    pub(super) rebuilds: Arc<Semaphore>,
+    pub(super) indexes: Arc<Mutex<Indexes>>,
 }
 
 /// Stream of one execution. Its lock orders the chunks.
@@ -100,7 +102,8 @@ impl LogStore {
     /// Starts the task that writes. Requires a Tokio runtime.
     pub fn new(pool: PgPool) -> Self {
         let rebuilds = Arc::new(Semaphore::new(MAX_READS));
-        LogStore { commits: committer::start(pool.clone()), pool, open: Arc::default(), rebuilds }
+        let commits = committer::start(pool.clone());
+        LogStore { commits, pool, open: Arc::default(), rebuilds, indexes: Arc::default() }
     }
 
     /// Stores the bytes of a chunk at offset `start`. Returns the number of durable bytes of the

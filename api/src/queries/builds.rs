@@ -37,5 +37,7 @@ pub(crate) async fn get(app: &App, caller: &Caller, build: BuildId) -> Result<Bu
     caller.authorize("GET", "/v1/builds/{build}")?;
     let row = views::build(&app.pool, build).await?;
     let row = row.ok_or_else(|| Problem::not_found(build))?;
-    Ok(show::build(&mut Lookup::new(app), &row).await?)
+    let mut look = Lookup::new(app);
+    look.for_builds(std::slice::from_ref(&row)).await?;
+    Ok(show::build(&mut look, &row).await?)
 }

@@ -7,7 +7,10 @@ use domain::{
     job::JobKind,
     secret::{Consumer, of_placeholder},
 };
-use projections::views::installs as views;
+use projections::views::{
+    installs::{self as views, RunnerFilter, State},
+    runners,
+};
 use schemas::control::{
     Page,
     installs::{
@@ -38,8 +41,25 @@ pub(crate) async fn list(
         Some(name) => Some(filter::app(app, name).await?),
         None => None,
     };
+    filter::one_of("state", query.state.as_deref(), &State::ALL.map(State::as_str))?;
+    let runner = match query.runner.as_deref() {
+        None => None,
+        Some("none") => Some(RunnerFilter::None),
+        Some(state) => {
+            filter::one_of("runner", Some(state), &runners::STATES)?;
+            Some(RunnerFilter::State(state.to_owned()))
+        }
+    };
     let part = PageRequest::of(query.limit, query.cursor)?;
-    let rows = views::page(&app.pool, of, part.after, part.query_limit()).await?;
+    let filter = views::Filter {
+        app: of,
+        search: query.search,
+        version: query.version,
+        state: query.state,
+        runner,
+        attention: query.attention.unwrap_or(false),
+    };
+    let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
     let (rows, next) = part.page(rows, |row| row.install);
     let (mut look, mut items) = (Lookup::new(app), Vec::new());
     look.for_installs(&rows).await?;

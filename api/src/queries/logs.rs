@@ -8,13 +8,14 @@ use bytes::Bytes;
 use domain::ids::{ExecutionId, JobId};
 use futures::Stream;
 use projections::views::jobs;
+use schemas::control::jobs::LogRecord;
 
 pub(crate) use self::{
-    follow::{Growth, LogUpdate, follow, growth},
-    page::LogRecords,
+    follow::{LogUpdate, follow, growth},
+    page::{LogRecords, PageStart},
 };
 
-use crate::{extract::Caller, problem::Problem, state::App};
+use crate::{extract::Caller, logs::LineCursor, problem::Problem, state::App};
 
 /// Number of log bytes in memory at a time.
 const CHUNK: u64 = 1 << 20;
@@ -43,6 +44,26 @@ impl AttemptLog {
     /// Returns the offset of the first record after number `n`.
     pub(crate) async fn offset_after(&self, n: u64) -> Result<u64, Problem> {
         follow::offset_after(&self.app, self.execution, n).await
+    }
+
+    /// Reads the text of all records, as the job wrote it.
+    pub(crate) fn text(self) -> impl Stream<Item = std::io::Result<Bytes>> {
+        let AttemptLog { app, execution, length } = self;
+        async_stream::try_stream! {
+            let mut cursor = LineCursor::default();
+            loop {
+                let lines = app.logs.lines(execution, &mut cursor, length).await;
+                let Some((_, lines)) = lines.map_err(std::io::Error::other)? else { break };
+                let mut text = String::with_capacity(lines.len());
+                for line in lines.split(|byte| *byte == b'\n') {
+                    if let Ok(record) = serde_json::from_slice::<LogRecord>(line) {
+                        text.push_str(&record.m);
+                        text.push_str(if record.c { "" } else { "\n" });
+                    }
+                }
+                yield Bytes::from(text);
+            }
+        }
     }
 
     /// Reads a range of bytes.

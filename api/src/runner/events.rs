@@ -182,7 +182,7 @@ async fn handle_report(
                         let late = JobCommand::RecordLateResult { execution, seq, result, signed };
                         unit.try_handle::<Job>(job, late).await?.is_ok_and(|count| count > 0)
                     }
-                    Said::Started
+                    Said::Started { .. }
                     | Said::Phase { .. }
                     | Said::Plan(_)
                     | Said::Outputs { .. }

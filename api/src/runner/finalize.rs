@@ -32,7 +32,7 @@ pub(super) async fn compare_log(
     match body {
         ReportBody::Finished(last) => announced_log(app, execution, last).await.map(Some),
         ReportBody::Refused { .. } => refused_log(app, execution).await,
-        ReportBody::Started {}
+        ReportBody::Started { .. }
         | ReportBody::Phase { .. }
         | ReportBody::Plan(_)
         | ReportBody::Outputs { .. }

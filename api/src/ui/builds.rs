@@ -38,6 +38,7 @@ pub(super) async fn build(
     State(app): State<App>,
     Ui(Path(id)): Ui<Path<BuildId>>,
     Ui(Query(query)): Ui<Query<Freshness>>,
+    Ui(Query(part)): Ui<Query<Part>>,
     caller: Caller,
     session: Session,
 ) -> PageResult {
@@ -48,7 +49,7 @@ pub(super) async fn build(
         None => None,
     };
     let log = match &job {
-        Some(job) => part_of(&app, &caller, job, &Part::default()).await?,
+        Some(job) => part_of(&app, &caller, job, part).await?,
         None => LogPage::default(),
     };
     let frame = caller_of(&app, &caller, &session).await?;

@@ -23,6 +23,10 @@ pub(super) struct FormToken {
 }
 
 impl FormToken {
+    pub(super) fn of(form_token: &str) -> FormToken {
+        FormToken { form_token: form_token.to_owned() }
+    }
+
     /// # Errors
     /// 403 if another site or an earlier session made the form.
     pub(super) fn check(&self, session: &Session) -> Result<(), Problem> {

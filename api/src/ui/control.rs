@@ -1,11 +1,15 @@
 //! Control of runners and jobs: the page of a runner, and the forms that change one.
-use axum::{extract::State, response::Response};
-use dashboard::pages;
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use dashboard::pages::{self, RunnerPage, RunnersPage};
 use domain::{
-    ids::{ExecutionId, JobId, RunnerId},
+    enrolment::Purpose,
+    ids::{ExecutionId, JobId, RunnerId, TokenId},
     job::Resolution,
 };
-use schemas::control::jobs::ResolveAs;
+use schemas::control::{PageQuery, jobs::ResolveAs};
 use serde::Deserialize;
 
 use super::{
@@ -17,10 +21,11 @@ use super::{
 use crate::{
     auth::sessions::Session,
     extract::{Caller, Path, Query},
-    queries::{min_position, runners as queries},
+    problem::Problem,
+    queries::{min_position, runners as queries, show},
     state::App,
     usecases::{
-        jobs, reason,
+        enrolments, jobs, reason,
         runners::{self, RunnerControl},
     },
 };
@@ -33,8 +38,93 @@ pub(super) async fn runner(
     session: Session,
 ) -> PageResult {
     min_position::wait(&app, query.min_position).await?;
-    let shown = queries::get(&app, &caller, id).await?;
-    Ok(Page(pages::runner(&caller_of(&app, &caller, &session).await?, &shown)))
+    let runner = queries::get(&app, &caller, id).await?;
+    let journals = queries::journal_heads(&app, &caller, id).await?;
+    let page = RunnerPage { runner, journals };
+    Ok(Page(pages::runner(&caller_of(&app, &caller, &session).await?, &page)))
+}
+
+/// Part of the list of runners, and the enrolment token that was just revoked.
+#[derive(Deserialize)]
+pub(super) struct ListQuery {
+    cursor: Option<String>,
+    min_position: Option<u64>,
+    revoked: Option<TokenId>,
+}
+
+pub(super) async fn runners(
+    State(app): State<App>,
+    Ui(Query(query)): Ui<Query<ListQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    let ListQuery { cursor, min_position, revoked } = query;
+    min_position::wait(&app, min_position).await?;
+    let part = PageQuery { cursor, ..PageQuery::default() };
+    let runners = queries::list(&app, &caller, part).await?;
+    let page = RunnersPage { runners, revoked: revoked.map(|token| token.to_string()) };
+    Ok(Page(pages::runners(&caller_of(&app, &caller, &session).await?, &page)))
+}
+
+/// Form without further fields.
+#[derive(Deserialize)]
+pub(super) struct Enrol {
+    #[serde(flatten)]
+    token: FormToken,
+    idempotency_key: String,
+}
+
+/// Creates an enrolment token for a build runner. The response shows it, because no later page can.
+pub(super) async fn enrol(
+    State(app): State<App>,
+    caller: Caller,
+    session: Session,
+    Form(form): Form<Enrol>,
+) -> Result<Response, PageProblem> {
+    form.token.check(&session)?;
+    let route = ("POST", "/v1/runners/enrolment-tokens");
+    let key = (route, form.idempotency_key.as_str(), String::new());
+    let mut enrolment = None;
+    once(&app, &caller, key, async |call| {
+        let done = enrolments::issue(&app, call, Purpose::Build).await?;
+        enrolment = Some(show::enrolment(&app, done.value.clone(), "build"));
+        Ok(done)
+    })
+    .await?;
+    let frame = caller_of(&app, &caller, &session).await?;
+    Ok(Page(pages::build_enrolment(&frame, enrolment.as_ref())).into_response())
+}
+
+/// Enrolment token to revoke.
+#[derive(Deserialize)]
+pub(super) struct RevokeToken {
+    #[serde(flatten)]
+    form_token: FormToken,
+    idempotency_key: String,
+    token: String,
+    reason: String,
+}
+
+pub(super) async fn revoke_token(
+    State(app): State<App>,
+    caller: Caller,
+    session: Session,
+    Form(form): Form<RevokeToken>,
+) -> Result<Response, PageProblem> {
+    form.form_token.check(&session)?;
+    let token: TokenId = form.token.trim().parse().map_err(|_| {
+        let remedy = "pass the id, tok_…, and not the token";
+        Problem::invalid_field("token", "is not the id of an enrolment token", remedy)
+    })?;
+    let content = format!("{token}\n{}", form.reason);
+    let route = ("POST", "/v1/enrolment-tokens/{token}/revoke");
+    let key = (route, form.idempotency_key.as_str(), content);
+    let position = once(&app, &caller, key, async |call| {
+        enrolments::revoke(&app, call, token, reason::required(&form.reason)?).await
+    });
+    let position = position.await?;
+    let url = format!("/ui/runners?revoked={token}&min_position={position}");
+    Ok(Redirect::to(&url).into_response())
 }
 
 /// Control command for a runner.

@@ -1,18 +1,21 @@
 //! Notifications of open pages about later events and log output. A page then requests itself again.
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use axum::{
     extract::State,
     response::sse::{Event, KeepAlive, Sse},
 };
-use domain::ids::JobId;
-use futures::{Stream, StreamExt as _};
-use tokio::time::{Instant, sleep, timeout_at};
+use futures::{
+    Stream, StreamExt as _,
+    stream::{SelectAll, select},
+};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::response::{PageProblem, Ui};
+use super::response::Ui;
 use crate::{
-    extract::{Caller, Path},
-    queries::logs::{self, Growth},
+    extract::{Caller, Query},
+    queries::logs,
     state::App,
 };
 
@@ -22,19 +25,45 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Lifetime of a stream. The browser then connects again, which checks the session.
 const LIFETIME: Duration = Duration::from_secs(600);
+/// Maximum number of logs that one browser follows.
+const MAX_LOGS: usize = 8;
 
-/// Streams the position of the projections whenever it changes. The stream reads no database, and
-/// ends with the token of the session.
+/// Logs that the pages of a browser show.
+#[derive(Deserialize)]
+pub(super) struct Followed {
+    /// Jobs with the number of an attempt: `job_….1,job_….2`.
+    logs: Option<String>,
+}
+
+type Events = Pin<Box<dyn Stream<Item = Event> + Send>>;
+
+/// Streams the position of the projections whenever it changes, and the names of logs that grew. One
+/// browser has one stream. Without logs, the stream reads no database. It ends with the token of the
+/// session.
 pub(super) async fn live(
     State(app): State<App>,
+    Ui(Query(followed)): Ui<Query<Followed>>,
     caller: Caller,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let mut logs = SelectAll::new();
+    let names = followed.logs.unwrap_or_default();
+    for name in names.split(',').filter(|name| !name.is_empty()).take(MAX_LOGS) {
+        // A log that the caller cannot read only lacks updates: the page shows the reason.
+        if let Some(events) = growth(&app, &caller, name).await {
+            logs.push(events);
+        }
+    }
+    let end = sleep_until(Instant::now() + LIFETIME);
+    let events = select(positions(app, caller), logs).map(Ok).take_until(end);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+fn positions(app: App, caller: Caller) -> impl Stream<Item = Event> {
     let mut positions = app.projections.positions();
-    let end = Instant::now() + LIFETIME;
-    let events = async_stream::stream! {
-        while Instant::now() < end && caller.recheck(&app).is_ok() {
+    async_stream::stream! {
+        while caller.recheck(&app).is_ok() {
             let position = *positions.borrow_and_update();
-            yield Ok(Event::default().event("position").data(position.to_string()));
+            yield Event::default().event("position").data(position.to_string());
             tokio::select! {
                 () = sleep(INTERVAL) => {}
                 () = app.stopping.cancelled() => break,
@@ -45,28 +74,15 @@ pub(super) async fn live(
                 () = app.stopping.cancelled() => break,
             }
         }
-    };
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    }
 }
 
-/// Streams a notification after new output of a job, until its log is finalized. Meanwhile, the
-/// runner sends output more often.
-pub(super) async fn log(
-    State(app): State<App>,
-    Ui(Path(attempt)): Ui<Path<(JobId, u32)>>,
-    caller: Caller,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, PageProblem> {
-    let end = Instant::now() + LIFETIME;
-    let growth = logs::growth(app, caller, attempt, INTERVAL).await?;
-    let events = async_stream::stream! {
-        let mut growth = std::pin::pin!(growth);
-        while let Ok(Some(growth)) = timeout_at(end, growth.next()).await {
-            let state = match growth {
-                Growth::Grown => "grown",
-                Growth::Finalized => "finalized",
-            };
-            yield Ok(Event::default().event("log").data(state));
-        }
-    };
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+/// Notifications after new output of a job, until its log is finalized. Meanwhile, the runner sends
+/// output more often. Returns `None` if there is no such log, or the caller may not read it.
+async fn growth(app: &App, caller: &Caller, name: &str) -> Option<Events> {
+    let (job, attempt) = name.split_once('.')?;
+    let attempt = (job.parse().ok()?, attempt.parse().ok()?);
+    let growth = logs::growth(app.clone(), caller.clone(), attempt, INTERVAL).await.ok()?;
+    let name = name.to_owned();
+    Some(growth.map(move |_| Event::default().event("log").data(&name)).boxed())
 }

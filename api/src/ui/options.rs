@@ -2,18 +2,19 @@
 use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
-use domain::ids::InstallId;
+use domain::{ids::InstallId, install::Install, state_version::StateVersion};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    change::FormToken,
+    change::{FormToken, once},
     changes::{PATCH, submit},
-    response::{Form, PageProblem, Ui},
+    response::{Form, PageProblem, Ui, see_other},
 };
 use crate::{
     auth::sessions::Session,
     extract::{Caller, Path},
+    problem::{Code, Problem},
     state::App,
     usecases::{installs, reason},
 };
@@ -131,4 +132,55 @@ pub(super) async fn approval(
         installs::update(&app, call, install, update).await
     })
     .await
+}
+
+/// State of a component to accept.
+#[derive(Deserialize)]
+pub(super) struct AcceptState {
+    #[serde(flatten)]
+    token: FormToken,
+    idempotency_key: String,
+    component: String,
+    lineage: String,
+    serial: String,
+    #[serde(default)]
+    force: bool,
+    /// Name of the install, typed by the user.
+    confirm: String,
+    reason: String,
+}
+
+/// Route of the Control API that accepts a state.
+const ACCEPT: (&str, &str) =
+    ("POST", "/v1/installs/{install}/components/{component}/accepted-state");
+
+/// Accepts a state of a component, even if a newer state or another lineage is known.
+pub(super) async fn accept_state(
+    State(app): State<App>,
+    Ui(Path(install)): Ui<Path<InstallId>>,
+    caller: Caller,
+    session: Session,
+    Form(form): Form<AcceptState>,
+) -> Result<Response, PageProblem> {
+    form.token.check(&session)?;
+    let AcceptState { component, lineage, serial, force, confirm, reason, .. } = form;
+    let serial: u64 = serial.trim().parse().map_err(|_| {
+        Problem::invalid_field("serial", "is not a number", "copy it from the runner's refusal")
+    })?;
+    let lineage = lineage.trim().to_owned();
+    let content = format!("{install}\n{component}\n{lineage}\n{serial}\n{force}\n{reason}");
+    let key = (ACCEPT, form.idempotency_key.as_str(), content);
+    let position = once(&app, &caller, key, async |call| {
+        let name = app.engine.load::<Install>(install).await?.name.clone();
+        if confirm.trim() != name {
+            let detail = format!(
+                "nothing was accepted: the typed name is not {name:?}; type the name of the install"
+            );
+            return Err(Problem::new(Code::Invalid, detail));
+        }
+        let state = StateVersion { lineage: lineage.clone(), serial, digest: None };
+        let reason = reason::required(&reason)?;
+        installs::accept_state(&app, call, install, component.clone(), state, reason, force).await
+    });
+    Ok(see_other(&format!("/ui/installs/{install}/change"), position.await?))
 }

@@ -10,22 +10,26 @@ use domain::ids::RunId;
 use schemas::control::{
     PageQuery,
     apps::DiffQuery,
-    audit::EventsQuery,
     builds::BuildsQuery,
-    installs::{InstallsQuery, StateQuery},
+    installs::StateQuery,
     jobs::JobsQuery,
     runners::Runner,
     runs::{Run, RunsQuery, StepPlanDetails},
 };
 use serde::Deserialize;
 
-use super::response::{Page, PageResult, Ui};
+use super::{
+    audit::{Point, point, verification},
+    response::{Page, PageResult, Ui},
+};
 use crate::{
     auth::sessions::Session,
     extract::{Caller, Path, Query},
     ids,
     problem::{Code, Problem},
-    queries::{apps, audit, builds, installs, jobs, min_position, overview, runners, runs, tokens},
+    queries::{
+        apps, audit, builds, installs, jobs, min_position, overview, plugins, runners, runs, tokens,
+    },
     state::App,
 };
 
@@ -41,8 +45,6 @@ const APPS: u32 = 50;
 const RUNNERS: u32 = 200;
 /// Maximum number of such reads.
 const RUNNER_READS: u64 = 5;
-/// Number of events on the audit page.
-const EVENTS: u64 = 50;
 
 /// Position that a page must include: the change that the user just made.
 #[derive(Deserialize)]
@@ -98,6 +100,7 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
         days: days(&app, &caller).await?,
         versions,
         are_versions_partial,
+        verification: verification(&app),
     };
     Ok(Page(pages::home(&frame, &attention)))
 }
@@ -160,18 +163,6 @@ async fn disconnected(app: &App, caller: &Caller) -> Result<(Vec<Runner>, Option
     Ok((disconnected, Some(compared)))
 }
 
-pub(super) async fn installs(
-    State(app): State<App>,
-    Ui(Query(mut query)): Ui<Query<InstallsQuery>>,
-    caller: Caller,
-    session: Session,
-) -> PageResult {
-    set(&mut query.app);
-    min_position::wait(&app, query.min_position).await?;
-    let page = installs::list(&app, &caller, query.clone()).await?;
-    Ok(Page(pages::installs(&caller_of(&app, &caller, &session).await?, &query, &page)))
-}
-
 /// Time or position as of which a page shows an install.
 #[derive(Deserialize)]
 pub(super) struct AsOf {
@@ -190,7 +181,8 @@ pub(super) async fn install(
     let install = installs::get(&app, &caller, &name).await?;
     let frame = caller_of(&app, &caller, &session).await?;
     if let Some(when) = query.as_of.as_deref() {
-        let earlier = installs::state(&app, &caller, &name, point(when)?).await?;
+        let earlier =
+            installs::state(&app, &caller, &name, state_query(point(&app, when)?)).await?;
         let at = audit::point_at(&app, earlier.position).await?.recorded_at;
         return Ok(Page(pages::install_as_of(&frame, &install, &earlier, at)));
     }
@@ -212,18 +204,8 @@ pub(super) async fn install(
     Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions })))
 }
 
-/// Parses a time or a position of the log.
-fn point(text: &str) -> Result<StateQuery, Problem> {
-    if let Ok(position) = text.trim().parse() {
-        return Ok(StateQuery { position: Some(position), ..StateQuery::default() });
-    }
-    let time = DateTime::parse_from_rfc3339(text.trim()).map(|time| time.with_timezone(&Utc));
-    let invalid = |_| {
-        let detail =
-            "invalid as_of: it is neither a time nor a position; use 2026-01-31T09:00:00Z or 1234";
-        Problem::new(Code::BadRequest, detail)
-    };
-    Ok(StateQuery { time: Some(time.map_err(invalid)?), ..StateQuery::default() })
+fn state_query((position, time): Point) -> StateQuery {
+    StateQuery { position, time, ..StateQuery::default() }
 }
 
 pub(super) async fn runs(
@@ -239,10 +221,17 @@ pub(super) async fn runs(
     Ok(Page(pages::runs(&caller_of(&app, &caller, &session).await?, &query, &page)))
 }
 
+/// Position that a run page must include, and a search in its plans.
+#[derive(Deserialize)]
+pub(super) struct RunView {
+    min_position: Option<u64>,
+    search: Option<String>,
+}
+
 pub(super) async fn run(
     State(app): State<App>,
     Ui(Path(id)): Ui<Path<RunId>>,
-    Ui(Query(query)): Ui<Query<Freshness>>,
+    Ui(Query(mut query)): Ui<Query<RunView>>,
     caller: Caller,
     session: Session,
 ) -> PageResult {
@@ -250,7 +239,9 @@ pub(super) async fn run(
     let run = runs::get(&app, &caller, id).await?;
     let details = details(&app, &caller, &run).await?;
     let frame = caller_of(&app, &caller, &session).await?;
-    Ok(Page(pages::run(&frame, &RunPage { run, details })))
+    set(&mut query.search);
+    let page = RunPage { run, details, search: query.search };
+    Ok(Page(pages::run(&frame, &page)))
 }
 
 /// Details of the plans that wait for an approval. A caller without the role gets none.
@@ -318,58 +309,22 @@ pub(super) async fn diff(
     Ok(Page(pages::diff(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
-pub(super) async fn runners(
+pub(super) async fn plugins(
     State(app): State<App>,
     Ui(Query(query)): Ui<Query<PageQuery>>,
     caller: Caller,
     session: Session,
 ) -> PageResult {
-    min_position::wait(&app, query.min_position).await?;
-    let page = runners::list(&app, &caller, query).await?;
-    Ok(Page(pages::runners(&caller_of(&app, &caller, &session).await?, &page)))
+    let page = plugins::list(&app, &caller, query).await?;
+    Ok(Page(pages::plugins(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
-/// Filters of the audit page. A form sends its empty fields, too.
-#[derive(Deserialize)]
-pub(super) struct AuditFilters {
-    after: Option<String>,
-    stream: Option<String>,
-    #[serde(rename = "type")]
-    event_type: Option<String>,
-    actor: Option<String>,
-    min_position: Option<u64>,
-}
-
-impl AuditFilters {
-    fn query(self) -> Result<EventsQuery, Problem> {
-        let AuditFilters { mut after, mut stream, mut event_type, mut actor, min_position } = self;
-        for field in [&mut after, &mut stream, &mut event_type, &mut actor] {
-            set(field);
-        }
-        let after = after.map(|text| text.trim().parse()).transpose().map_err(|_| {
-            let detail = "page rejected: `after` is not a log position; pass a number";
-            Problem::new(Code::BadRequest, detail)
-        })?;
-        let others = EventsQuery::default();
-        Ok(EventsQuery { after, stream, event_type, actor, min_position, ..others })
-    }
-}
-
-pub(super) async fn audit(
+pub(super) async fn plugin(
     State(app): State<App>,
-    Ui(Query(filters)): Ui<Query<AuditFilters>>,
+    Ui(Path(name)): Ui<Path<String>>,
     caller: Caller,
     session: Session,
 ) -> PageResult {
-    let query = filters.query()?;
-    min_position::wait(&app, query.min_position).await?;
-    let is_filtered =
-        [&query.stream, &query.event_type, &query.actor].iter().any(|of| of.is_some());
-    // The form keeps the fields of the user, so that a filter searches from the start of the log.
-    let mut read = query.clone();
-    if read.after.is_none() && !is_filtered {
-        read.after = Some(app.log().position().saturating_sub(EVENTS));
-    }
-    let events = audit::events(&app, &caller, &read).await?;
-    Ok(Page(pages::audit(&caller_of(&app, &caller, &session).await?, &query, &events)))
+    let shown = plugins::get(&app, &caller, &name).await?;
+    Ok(Page(pages::plugin(&caller_of(&app, &caller, &session).await?, &shown)))
 }

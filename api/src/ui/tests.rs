@@ -1,5 +1,6 @@
 //! Tests of the dashboard on a real server.
 use axum::{body::Body, extract::Request};
+use proof::{bundle::Bundle, key::TrustedKey};
 use reqwest::{StatusCode, header, redirect::Policy};
 use tower::ServiceExt as _;
 
@@ -168,14 +169,19 @@ async fn filters_of_the_audit_page_may_be_empty() {
     let started = Started::new().await;
     let owner = Browser::logged_in(&started).await;
     let page = owner.get("/ui/audit").await.text().await.unwrap();
-    let after = page.split_once("name=\"after\"").unwrap().1.split_once('>').unwrap().0;
-    assert!(!after.contains("value="), "a filter would search only the last events: {after}");
-    let response = owner.get("/ui/audit?stream=&type=access.role_granted&actor=&after=").await;
+    let from = page.split_once("name=\"from\"").unwrap().1.split_once('>').unwrap().0;
+    assert!(!from.contains("value="), "a filter would search only the last events: {from}");
+    let filters = "stream=&type=access.role_granted&actor=&from=&until=";
+    let response = owner.get(&format!("/ui/audit?{filters}")).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert!(response.text().await.unwrap().contains("access.role_granted</a>"));
-    let response = owner.get("/ui/audit?after=x").await;
-    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    assert!(response.text().await.unwrap().contains("not a log position"));
+    for path in ["/ui/audit?from=soon", "/ui/audit?until=12", "/ui/audit/diff?from=soon"] {
+        assert_eq!(owner.get(path).await.status(), StatusCode::BAD_REQUEST, "{path}");
+    }
+    for path in ["/ui/audit?from=yesterday&until=now", "/ui/audit/diff?from=0&to=&stream="] {
+        let response = owner.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}: {}", response.text().await.unwrap());
+    }
     started.server.stop().await;
 }
 
@@ -253,5 +259,80 @@ async fn a_login_code_works_once() {
     assert_eq!(first.status(), StatusCode::SEE_OTHER);
     let second = browser.post("/ui/login", &[("secret", &code)]).await;
     assert_eq!(second.status(), StatusCode::UNAUTHORIZED);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_proof_is_downloaded_as_a_file_and_verifies() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let page = owner.get("/ui/audit/proofs?of=1").await.text().await.unwrap();
+    assert!(page.contains("stead audit check stead-proof-1.json"), "{page}");
+    let response = owner.get("/ui/audit/bundle?of=1").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let header = |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
+    let file = "attachment; filename=\"stead-proof-1.json\"";
+    assert_eq!(header(header::CONTENT_DISPOSITION), file);
+    assert_eq!(header(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
+    let bytes = response.bytes().await.unwrap();
+    let bundle = Bundle::read(&bytes).unwrap();
+    let key = started.app().keys.current().checkpoints().verifying_key();
+    bundle.check(&[TrustedKey::Bare(key)], None).unwrap();
+    let checkpoint = owner.get("/ui/audit/checkpoint").await;
+    assert!(checkpoint.text().await.unwrap().starts_with("stead/"));
+    assert_eq!(owner.get("/ui/audit/bundle?of=").await.status(), StatusCode::BAD_REQUEST);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn installs_are_filtered_and_downloaded() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    for query in ["", "search=a&app=&version=v2&state=failed&runner=none&attention=true"] {
+        for path in ["/ui/installs", "/ui/installs.csv", "/ui/bulk"] {
+            let response = owner.get(&format!("{path}?{query}")).await;
+            let status = response.status();
+            assert_eq!(status, StatusCode::OK, "{path}: {}", response.text().await.unwrap());
+        }
+    }
+    let response = owner.get("/ui/installs.csv").await;
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/csv; charset=utf-8");
+    assert_eq!(response.text().await.unwrap(), dashboard::csv::INSTALLS_HEADER);
+    for query in ["state=broken", "runner=broken", "version=x"] {
+        for path in ["/ui/installs", "/ui/installs.csv", "/ui/bulk"] {
+            let response = owner.get(&format!("{path}?{query}")).await;
+            assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{path}?{query}");
+        }
+    }
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_of_a_build_runner_is_shown_once_and_revoked() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let token = owner.form_token().await;
+    let form = [("form_token", token.as_str()), ("idempotency_key", "k1")];
+    let first = owner.post("/ui/runners/enrol", &form).await.text().await.unwrap();
+    assert!(first.contains("stead_enrol_") && first.contains("--mode build"), "{first}");
+    let second = owner.post("/ui/runners/enrol", &form).await.text().await.unwrap();
+    assert!(!second.contains("stead_enrol_") && second.contains("submitted before"), "{second}");
+    let id = first.split_once("<code>tok_").unwrap().1.split('<').next().unwrap();
+    let id = format!("tok_{id}");
+    let revoke = [
+        ("form_token", token.as_str()),
+        ("idempotency_key", "k2"),
+        ("token", id.as_str()),
+        ("reason", "lost"),
+    ];
+    let revoked = owner.post("/ui/runners/revoke-token", &revoke).await;
+    assert_eq!(revoked.status(), StatusCode::SEE_OTHER);
+    let page = revoked.headers()[header::LOCATION].to_str().unwrap().to_owned();
+    let page = owner.get(&page).await.text().await.unwrap();
+    assert!(page.contains("Revoked the enrolment token"), "{page}");
+    let mut invalid = revoke;
+    (invalid[1].1, invalid[2].1) = ("k3", "stead_enrol_x");
+    let response = owner.post("/ui/runners/revoke-token", &invalid).await;
+    assert!(response.status().is_client_error());
     started.server.stop().await;
 }

@@ -88,7 +88,8 @@ pub(crate) async fn impact(
 ) -> Result<(Vec<InstallImpact>, u64), Problem> {
     // Waits for the projections, so that they include installs that were just created.
     let _ = app.projections.wait_for(app.engine.log().position(), PROJECTION_TIMEOUT).await;
-    let rows = views::installs::page(&app.pool, Some(of), None, MAX_INSTALLS).await?;
+    let filter = views::installs::Filter { app: Some(of), ..Default::default() };
+    let rows = views::installs::page(&app.pool, &filter, None, MAX_INSTALLS).await?;
     let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
     let more = all.saturating_sub(rows.len() as u64);
     let deployed = rows.iter().filter(|row| !row.state.deprovisioned);

@@ -35,7 +35,7 @@ pub struct GrowingLog {
 
 impl GrowingLog {
     /// Creates the apps. All installs belong to one of them.
-    pub async fn start(database: &Database, data: &Path) -> GrowingLog {
+    pub async fn start(database: &Database, data: &Path, installs: u64) -> GrowingLog {
         let serving = ServerProcess::start(database, data, None).await;
         let client = serving.client();
         Builds::sync(&client, APPS).await;
@@ -48,7 +48,7 @@ impl GrowingLog {
         GrowingLog {
             pool: pools.clone().connect_with(database.app()).await.unwrap(),
             owner: pools.connect_with(database.owner()).await.unwrap(),
-            history: History::of(Some(app)),
+            history: History::of_installs(Some(app), installs),
         }
     }
 

@@ -1,20 +1,8 @@
 //! `stead audit prove`: verifies a bundle, and writes it to a file or to standard output.
-use std::{fs, io::Write, path::PathBuf, str::FromStr};
+use std::{fs, io::Write, path::PathBuf};
 
 use crate::client::sanitize;
 use clap::{Args, ValueEnum};
-use domain::{
-    access::Access,
-    app::App,
-    build::Build,
-    component::Component,
-    decider::Decider as _,
-    enrolment::Enrolment,
-    ids::{AppId, BuildId, ComponentId, JobId, PrincipalId, RunId, RunnerId, TokenId},
-    job::Job,
-    run::Run,
-    runner::Runner,
-};
 use futures::StreamExt;
 use proof::{
     bundle::{Bundle, BundleError, MAX_BYTES},
@@ -80,46 +68,15 @@ impl Prove {
             })?),
             None => None,
         };
-        let mut query = BundleQuery {
+        Ok(BundleQuery {
             prior_checkpoint,
             other_entries: self.other_entries.map(Into::into),
             hashes_only: self.hashes_only.then_some(true),
             names: self.with_names.then_some(true),
             reasons: self.with_reasons.then_some(true),
-            ..Default::default()
-        };
-        let what = self.what.as_str();
-        if let Ok(position) = what.parse() {
-            query.position = Some(position);
-        } else if let Ok(event) = what.parse() {
-            query.event = Some(event);
-        } else if what.contains('/') {
-            query.stream = Some(what.into());
-        } else if let Some(kind) = kind(what) {
-            query.stream = Some(format!("{kind}/{what}"));
-        } else {
-            query.install = Some(what.into());
-        }
-        Ok(query)
+            ..BundleQuery::of(&self.what)
+        })
     }
-}
-
-/// Aggregate type of an id. `None` for any other text, such as the id or the name of an install.
-fn kind(text: &str) -> Option<&'static str> {
-    fn is<I: FromStr>(text: &str) -> bool {
-        text.parse::<I>().is_ok()
-    }
-    let kinds = [
-        (is::<AppId>(text), App::NAME),
-        (is::<ComponentId>(text), Component::NAME),
-        (is::<BuildId>(text), Build::NAME),
-        (is::<RunId>(text), Run::NAME),
-        (is::<JobId>(text), Job::NAME),
-        (is::<RunnerId>(text), Runner::NAME),
-        (is::<PrincipalId>(text), Access::NAME),
-        (is::<TokenId>(text), Enrolment::NAME),
-    ];
-    kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
 pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Failure> {

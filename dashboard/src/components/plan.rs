@@ -13,24 +13,33 @@ pub(crate) fn counts(plan: &Plan) -> Markup {
         @if plan.noop {
             span.muted { "no changes" }
         } @else {
-            span.counts {
-                span.add { "+" (plan.add) " add" }
-                span.change { "~" (plan.change) " change" }
-                span.destroy { "−" (plan.destroy) " destroy" }
-            }
+            (changes(plan.add, plan.change, plan.destroy))
         }
     }
 }
 
-/// Details of a plan, folded by resource. `step` makes the ids of the folds unique.
-pub(crate) fn details(step: &str, details: &StepPlanDetails) -> Markup {
+/// Numbers of resources to create, change and destroy.
+pub(crate) fn changes(add: u64, change: u64, destroy: u64) -> Markup {
+    html! {
+        span.counts {
+            span.add { "+" (add) " add" }
+            span.change { "~" (change) " change" }
+            span.destroy { "−" (destroy) " destroy" }
+        }
+    }
+}
+
+/// Details of a plan, folded by resource. `step` makes the ids of the folds unique. A search shows only the resources
+/// that contain its text.
+pub(crate) fn details(step: &str, details: &StepPlanDetails, search: Option<&str>) -> Markup {
     html! {
         @match (details.state, &details.details) {
             (DetailsState::Available, Some(plan)) => {
+                @let all = plan.resources.len() + plan.outputs.len();
+                @let shown = matching(plan.resources.iter().chain(&plan.outputs), search);
                 div.diff {
-                    @for (n, resource) in plan.resources.iter().chain(&plan.outputs).enumerate() {
-                        (resource_details(&format!("{step}-{n}"), resource))
-                    }
+                    @if search.is_some() { p.muted { (shown.len()) " of " (text::count(all as u64, "resource")) " match." } }
+                    @for (n, resource) in shown { (resource_details(&format!("{step}-{n}"), resource, search.is_some())) }
                     @if plan.omitted > 0 { p.muted { (text::count(plan.omitted, "more resource")) " omitted because of the size." } }
                 }
             }
@@ -40,10 +49,30 @@ pub(crate) fn details(step: &str, details: &StepPlanDetails) -> Markup {
     }
 }
 
-fn resource_details(id: &str, resource: &ResourceDetails) -> Markup {
+/// Resources that contain the text, in upper or lower case, with their numbers in the plan.
+fn matching<'d>(
+    all: impl Iterator<Item = &'d ResourceDetails>,
+    search: Option<&str>,
+) -> Vec<(usize, &'d ResourceDetails)> {
+    let search = search.map(str::to_lowercase);
+    let contains = |text: &str| search.as_ref().is_none_or(|of| text.to_lowercase().contains(of));
+    let value = |value: &Option<DetailValue>| match value {
+        Some(DetailValue::Value(value)) => contains(&text::value(value)),
+        Some(DetailValue::Truncated { text, .. }) => contains(text),
+        Some(DetailValue::KnownAfterApply | DetailValue::Sensitive) | None => false,
+    };
+    let attribute =
+        |of: &AttributeDetails| contains(&of.path) || value(&of.before) || value(&of.after);
+    let of = |(_, resource): &(usize, &ResourceDetails)| {
+        contains(&resource.address) || resource.attributes.iter().any(attribute)
+    };
+    all.enumerate().filter(of).collect()
+}
+
+fn resource_details(id: &str, resource: &ResourceDetails, is_open: bool) -> Markup {
     let (class, word) = action(resource);
     html! {
-        details id=(id) {
+        details id=(id) open[is_open] {
             summary { span class=(class) { (word) } " " code { (resource.address) } }
             table {
                 thead { tr { th scope="col" { "Attribute" } th scope="col" { "Before" } th scope="col" { "After" } } }

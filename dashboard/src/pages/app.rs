@@ -42,6 +42,7 @@ pub fn app(caller: &Caller, page: &AppPage) -> Markup {
         }
         @for version in &versions.items { (version_panel(caller, version)) }
         (next_page(&format!("/ui/apps/{}", app.id), &[], versions.next.as_deref()))
+        @if caller.may(&["auditor"]) { (super::as_of::panel(&format!("/ui/apps/{}/as-of", app.id))) }
     };
     frame::page(caller, Section::Apps, &app.name, &content)
 }

@@ -9,7 +9,8 @@ use schemas::control::{
 };
 
 use super::{
-    job::{self, LogPage},
+    job,
+    log::{self, LogPage},
     runs::next_page,
 };
 use crate::{
@@ -66,6 +67,7 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
                         th.number scope="col" { "Version" }
                         th scope="col" { "Source" }
                         th scope="col" { "Duration" }
+                        th scope="col" { "Requested by" }
                         th scope="col" { "Requested" }
                     }
                 }
@@ -77,6 +79,7 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
                             td.number { "v" (build.config_version) }
                             td { (source(build)) }
                             td.fit { (duration(caller, build)) }
+                            td.actor { (requester(build)) }
                             td.fit { (components::time(caller.now, build.requested_at)) }
                         }
                     }
@@ -84,6 +87,10 @@ pub(super) fn table(caller: &Caller, builds: &[Build]) -> Markup {
             }
         }
     }
+}
+
+fn requester(build: &Build) -> &str {
+    build.requested_by_name.as_deref().unwrap_or(&build.requested_by)
 }
 
 fn source(build: &Build) -> Markup {
@@ -113,10 +120,10 @@ fn length(taken: TimeDelta) -> String {
 
 /// One build, with the log of its job.
 #[must_use]
-pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, log: &LogPage) -> Markup {
+pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, page: &LogPage) -> Markup {
     let heading = format!("Build of {}", build.component_name);
     let updates = match job {
-        Some(job) => job::updates(job, log),
+        Some(job) => job::updates(job, page),
         None if build.ended_at.is_none() => Updates::Events,
         None => Updates::None,
     };
@@ -137,7 +144,7 @@ pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, log: &LogPage) -
             }
         }
         @match job {
-            Some(job) => (job::log_panel(job, log)),
+            Some(job) => (log::panel(job, page)),
             None => { section.panel aria-label="Log" { header { h2 { "Log" } } (components::empty("The build has no job, so it has no log.", &[])) } }
         }
     };
@@ -150,6 +157,7 @@ fn facts(caller: &Caller, build: &Build) -> Markup {
             div { dt { "Version" } dd { "v" (build.config_version) } }
             div { dt { "Type" } dd { code { (build.kind) } } }
             div { dt { "Source" } dd { (source(build)) } }
+            div { dt { "Requested by" } dd { (requester(build)) } }
             div { dt { "Requested" } dd { (components::time(caller.now, build.requested_at)) } }
             div { dt { "Duration" } dd { (duration(caller, build)) } }
             @if let Some(job) = &build.job { div { dt { "Job" } dd { a href={ "/ui/jobs/" (job) } { (components::id(&job.to_string())) } } } }

@@ -46,6 +46,7 @@ pub fn change(caller: &Caller, page: &ChangePage) -> Markup {
                     (action(caller, page))
                     (drift(caller, install))
                     (options::approval(caller, install))
+                    (options::accepted_state(caller, install))
                     (destroy(caller, install))
                 }
             }

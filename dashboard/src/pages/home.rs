@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary};
 
 pub use self::overview::{AppVersions, RunDay};
-use super::{runners, runs};
+use super::{
+    proofs::{self, Verification},
+    runners, runs,
+};
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
@@ -32,6 +35,8 @@ pub struct Attention {
     pub versions: Vec<AppVersions>,
     /// True if `versions` does not count all installs.
     pub are_versions_partial: bool,
+    /// Verification of the log by this server.
+    pub verification: Verification,
 }
 
 /// Home page.
@@ -39,14 +44,16 @@ pub struct Attention {
 pub fn home(caller: &Caller, attention: &Attention) -> Markup {
     let Attention { waiting, failed, unknown, disconnected, compared_runners, newest, .. } =
         attention;
-    let calm = waiting.is_empty() && unknown.is_empty() && disconnected.is_empty();
+    let is_intact = attention.verification.corrupt.is_none();
+    let calm = is_intact && waiting.is_empty() && unknown.is_empty() && disconnected.is_empty();
     let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
     let content = html! {
         (frame::title(caller, &Updates::Events, "Home", &html! {}))
         div.stack id="attention" data-rows="sections" {
+            @if !is_intact { div id="corrupt" { (proofs::verified(&attention.verification, caller.position)) } }
             @if calm { p.note.ok id="calm" { "Nothing needs attention." } }
             @if !waiting.is_empty() {
-                (panel("waiting", "Waiting for approval", Some("/ui/runs?state=waiting_for_approval"), &table("waiting", waiting)))
+                (panel("waiting", "Waiting for approval", Some("/ui/runs?state=waiting_for_approval"), &approvals(caller, waiting)))
             }
             @if !unknown.is_empty() { (panel("unknown", "Unknown outcomes", None, &jobs(caller, unknown))) }
             @if !disconnected.is_empty() {
@@ -67,6 +74,9 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             }
             @if !attention.days.is_empty() { (overview::strip(&attention.days)) }
             @if !attention.versions.is_empty() { (overview::versions(&attention.versions, attention.are_versions_partial)) }
+            @if let (Some(verified), None) = (attention.verification.verified, attention.verification.corrupt) {
+                p.muted id="verified" { "Log verified up to event " (verified) "." }
+            }
         }
     };
     frame::page(caller, Section::Home, "Home", &content)
@@ -82,6 +92,43 @@ fn panel(id: &str, heading: &str, more: Option<&str>, table: &Markup) -> Markup 
                 }
             }
             (table)
+        }
+    }
+}
+
+/// Runs whose plans wait, with the size of the plans and the time since the first of them.
+fn approvals(caller: &Caller, runs: &[RunSummary]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Runs that wait for an approval" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Run" }
+                        th scope="col" { "Install" }
+                        th scope="col" { "Changes" }
+                        th.number scope="col" { "Plans" }
+                        th scope="col" { "Requested by" }
+                        th scope="col" { "Waits since" }
+                    }
+                }
+                tbody id="waiting-rows" data-rows="rows" {
+                    @for run in runs {
+                        tr id={ "waiting-" (run.id) } {
+                            td.name { a href={ "/ui/runs/" (run.id) } title=(run.id) { (components::kind(&run.kind)) } }
+                            td { a href={ "/ui/installs/" (run.install) } { (run.install_name) } }
+                            @match &run.waiting_plans {
+                                Some(plans) => {
+                                    td.fit { (components::changes(plans.add, plans.change, plans.destroy)) }
+                                    td.number { (plans.plans) }
+                                }
+                                None => { td {} td.number {} }
+                            }
+                            td.actor { (run.requested_by_name.as_deref().unwrap_or(&run.requested_by)) }
+                            td.fit { (components::time(caller.now, run.waiting_plans.as_ref().map_or(run.requested_at, |plans| plans.since))) }
+                        }
+                    }
+                }
+            }
         }
     }
 }

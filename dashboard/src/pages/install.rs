@@ -9,7 +9,7 @@ use schemas::control::{
 };
 use serde_json::{Map, Value};
 
-use super::runs;
+use super::{as_of, runs};
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
@@ -56,7 +56,8 @@ pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
                 (changes(caller, install, versions))
                 (values("Inputs", &install.inputs))
                 (values("Stack outputs", &install.stack_outputs))
-                (as_of(&install.id.to_string(), None))
+                (as_of::panel(&format!("/ui/installs/{}", install.id)))
+                (history(caller, install))
             }
         }
     };
@@ -80,13 +81,7 @@ pub fn install_as_of(
             a href="/ui/installs" { "Installs" } span { "/" } a href=(present) { (install.name) }
         }
         (frame::title(caller, &Updates::None, &install.name, &html! {}))
-        section.note.wait aria-label="Earlier state" {
-            p {
-                strong { "Earlier state." } " This page shows the install as of position " (earlier.position)
-                @if let Some(at) = recorded_at { ", " (components::exact(at)) } "."
-            }
-            p { a href=(present) { "Show the current state" } }
-        }
+        (as_of::banner(earlier.position, recorded_at, &present))
         div.columns {
             section.panel aria-label="Components" {
                 header { h2 { "Components" } }
@@ -103,7 +98,10 @@ pub fn install_as_of(
             div.stack {
                 (members("Inputs", &state["inputs"]["inputs"]))
                 (members("Stack outputs", &state["install_stack"]["outputs"]))
-                (as_of(&install.id.to_string(), Some(earlier.position)))
+                section.panel aria-label="Another time" {
+                    header { h2 { "Another time" } }
+                    div.body { (as_of::form(&present, Some(earlier.position))) }
+                }
             }
         }
     };
@@ -260,17 +258,20 @@ fn value_panel(heading: &str, is_empty: bool, list: &Markup) -> Markup {
     }
 }
 
-fn as_of(install: &str, position: Option<u64>) -> Markup {
+/// Links to the events, the comparison and the proof of the install, for auditors.
+fn history(caller: &Caller, install: &Install) -> Markup {
+    let stream = components::encoded(&format!("install/{}", install.id));
     html! {
-        section.panel aria-label="Earlier state" {
-            header { h2 { "Earlier state" } }
-            div.body {
-                form.inline method="get" action={ "/ui/installs/" (install) } {
-                    label {
-                        "Time (UTC) or log position"
-                        input type="text" name="as_of" required value=[position] placeholder="2026-01-31T09:00:00Z";
+        @if caller.may(&["auditor"]) {
+            section.panel aria-label="History" {
+                header { h2 { "History" } a.more href={ "/ui/audit?stream=" (stream) } { "Events" span.visually-hidden { " of the install" } } }
+                div.body {
+                    form.inline method="get" action="/ui/audit/diff" {
+                        input type="hidden" name="stream" value={ "install/" (install.id) };
+                        label { "Changes since" input type="text" name="from" required maxlength="64" placeholder="yesterday or 7d ago"; }
+                        button type="submit" { "Compare" }
                     }
-                    button type="submit" { "Show" }
+                    p { a href={ "/ui/audit/proofs?of=" (install.id) } { "Download a proof of this install" } }
                 }
             }
         }

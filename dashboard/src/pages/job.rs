@@ -1,36 +1,21 @@
 //! One job: its attempts, and a page of its log.
 use maud::{Markup, html};
-use schemas::control::jobs::{Attempt, Job, LogRecord};
+use schemas::control::jobs::{Attempt, Job};
 
+use super::log::{self, LogPage};
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
 };
 
-/// Maximum number of lines on a page.
-pub const LOG_LINES: usize = 1000;
-
-/// Part of the log of one attempt.
-#[derive(Debug, Clone, Default)]
-pub struct LogPage {
-    /// Number of the attempt. Zero if no attempt exists.
-    pub attempt: u32,
-    /// Records of the page.
-    pub records: Vec<LogRecord>,
-    /// True if later records exist.
-    pub more: bool,
-    /// True if the page shows the newest records, and gets later ones.
-    pub follows: bool,
-}
-
 /// Job page.
 #[must_use]
-pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
+pub fn job(caller: &Caller, job: &Job, page: &LogPage) -> Markup {
     let heading = match &job.name {
         Some(name) => format!("{} {name}", components::kind(&job.kind)),
         None => components::kind(&job.kind),
     };
-    let updates = updates(job, log);
+    let updates = updates(job, page);
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" {
             a href="/ui/runs" { "Runs" }
@@ -39,7 +24,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
         (frame::title(caller, &updates, &heading, &components::badge(&job.state)))
         section.panel aria-label="Details" {
             div.body {
-                (facts(caller, job, log))
+                (facts(caller, job, page))
                 @if let Some(waiting) = &job.waiting { p { "Waiting: " (waiting.detail) } }
                 @if let Some(reason) = &job.reason {
                     p.note.fail { span { code { (reason) } @if let Some(detail) = &job.detail { " " (detail) } } }
@@ -53,7 +38,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
                 @if caller.may(&[]) { (actions(caller, job)) }
             }
         }
-        (log_panel(job, log))
+        (log::panel(job, page))
     };
     frame::page(caller, Section::Runs, &heading, &content)
 }
@@ -61,7 +46,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
 /// Updates of a page with this part of a log.
 pub(super) fn updates(job: &Job, log: &LogPage) -> Updates {
     match (log.follows, log.attempt) {
-        (true, 1..) => Updates::Log(format!("/ui/jobs/{}/attempts/{}/live", job.id, log.attempt)),
+        (true, 1..) => Updates::Log(format!("{}.{}", job.id, log.attempt)),
         (true, 0) => Updates::Events,
         (false, _) => Updates::None,
     }
@@ -105,6 +90,7 @@ fn facts(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
             @if let Some(at) = job.ended_at { div { dt { "Ended" } dd { (components::time(caller.now, at)) } } }
             @if let Some(attempt) = attempt {
                 div { dt { "Runner" } dd { (components::id(&attempt.runner.to_string())) } }
+                @if let Some(isolation) = &attempt.isolation { div { dt { "Isolation" } dd { (isolation.text()) } } }
                 @if let Some(result) = result(attempt) { div { dt { "Result" } dd { (result) } } }
             }
             div { dt { "Id" } dd { (components::id(&job.id.to_string())) } }
@@ -118,109 +104,5 @@ fn result(attempt: &Attempt) -> Option<String> {
         (_, Some(signal)) => Some(format!("signal {signal}")),
         (Some(code), None) => Some(format!("exit code {code}")),
         (None, None) => None,
-    }
-}
-
-pub(super) fn log_panel(job: &Job, log: &LogPage) -> Markup {
-    let mut phase: Option<&str> = None;
-    let lines = log.records.iter().map(|record| {
-        let began = (record.p.as_deref() != phase).then_some(record.p.as_deref()).flatten();
-        phase = record.p.as_deref();
-        (began, record)
-    });
-    html! {
-        section.panel aria-label="Log" {
-            header {
-                h2 { "Log" }
-                @for attempt in &job.attempts {
-                    a href={ "/ui/jobs/" (job.id) "?attempt=" (attempt.attempt) } aria-current=[(attempt.attempt == log.attempt).then_some("true")] {
-                        "Attempt " (attempt.attempt)
-                    }
-                }
-                @if log.attempt > 0 {
-                    a.more href={ "/ui/jobs/" (job.id) "/attempts/" (log.attempt) "/log" } download { "Download" }
-                }
-            }
-            (log_links(job, log))
-            @if log.records.is_empty() { (components::empty("The log has no output yet.", &[])) }
-            @else {
-                div.log id="log" tabindex="0" role="region" aria-label="Output" {
-                    @for (began, record) in lines {
-                        @if let Some(name) = began { div.phase { (name) } }
-                        div class={ "record " (stream(&record.s)) } id={ "L" (record.n) } {
-                            a href={ "#L" (record.n) } { (record.n) }
-                            span.at { (seconds(record.t)) }
-                            span.text { (plain(&record.m)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Links to the other parts of a log that does not fit on one page.
-fn log_links(job: &Job, log: &LogPage) -> Markup {
-    let (first, last) = match (log.records.first(), log.records.last()) {
-        (Some(first), Some(last)) => (first.n, last.n),
-        (None, _) | (_, None) => (1, 0),
-    };
-    let part = |after: u64| format!("/ui/jobs/{}?attempt={}&after={after}", job.id, log.attempt);
-    html! {
-        @if first > 1 || log.more {
-            nav.pages aria-label="Parts of the log" {
-                span.muted { "Lines " (first) " to " (last) }
-                @if first > 1 {
-                    a href=(part(0)) { "First" }
-                    a href=(part(first.saturating_sub(LOG_LINES as u64 + 1))) { "Earlier" }
-                }
-                @if log.more {
-                    a href=(part(last)) { "Later" }
-                    a href={ "/ui/jobs/" (job.id) "?attempt=" (log.attempt) } { "Newest" }
-                }
-            }
-        }
-    }
-}
-
-fn stream(name: &str) -> &'static str {
-    match name {
-        "e" => "e",
-        "x" => "x",
-        _ => "o",
-    }
-}
-
-fn seconds(micros: u64) -> String {
-    format!("{}.{:03} s", micros / 1_000_000, micros / 1_000 % 1_000)
-}
-
-/// Text without ANSI control sequences and other control characters.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character == '\u{1b}' && characters.next_if_eq(&'[').is_some() {
-            // A control sequence ends with a character from `@` to `~`.
-            for next in characters.by_ref() {
-                if ('@'..='~').contains(&next) {
-                    break;
-                }
-            }
-        } else if character == '\t' || !character.is_control() {
-            plain.push(character);
-        }
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_text_has_no_control_characters() {
-        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\tok\u{7}\u{1b}]0;title"), "red\tok]0;title");
-        assert_eq!(plain("cut \u{1b}[3"), "cut ");
     }
 }

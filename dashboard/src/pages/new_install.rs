@@ -138,12 +138,40 @@ pub fn enrolment(caller: &Caller, page: &EnrolmentPage) -> Markup {
     frame::page(caller, Section::Installs, &heading, &content)
 }
 
+/// Page with the command of a new build runner. No other page shows the token. `None` if an earlier submission of
+/// the form created it.
+#[must_use]
+pub fn build_enrolment(caller: &Caller, enrolment: Option<&Enrolment>) -> Markup {
+    let heading = "Start a build runner";
+    let content = html! {
+        nav.crumbs aria-label="Breadcrumbs" { a href="/ui/runners" { "Runners" } }
+        (frame::title(caller, &Updates::None, heading, &html! {}))
+        @match enrolment {
+            Some(enrolment) => (command_panel(caller, enrolment, "Command for the build runner", "Run this command on the machine of the build runner.")),
+            None => {
+                p.note.wait { "This form was submitted before. The server cannot show that enrolment token again. If it is lost, create another one:" }
+                (components::command(&["stead", "runners", "create-enrolment-token"]))
+            }
+        }
+    };
+    frame::page(caller, Section::Runners, heading, &content)
+}
+
 fn for_customer(caller: &Caller, enrolment: &Enrolment) -> Markup {
+    command_panel(
+        caller,
+        enrolment,
+        "Command for the customer",
+        "The customer runs this command in their account.",
+    )
+}
+
+fn command_panel(caller: &Caller, enrolment: &Enrolment, heading: &str, who: &str) -> Markup {
     html! {
-        section.panel aria-label="Command for the customer" {
-            header { h2 { "Command for the customer" } }
+        section.panel aria-label=(heading) {
+            header { h2 { (heading) } }
             div.body {
-                p { "The customer runs this command in their account. It reads the token from standard input, so that the shell history does not contain it." }
+                p { (who) " It reads the token from standard input, so that the shell history does not contain it." }
                 code.command { "$ " (enrolment.command) }
                 p { "Enrolment token, for one runner, valid until " (components::exact(enrolment.expires_at)) " (" (components::time(caller.now, enrolment.expires_at)) "):" }
                 code.command.secret { (enrolment.token) }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use schemas::control::runs::{Decision, Preflight, Run, Step, StepPlanDetails};
 
-use super::together;
+use super::{as_of, together};
 use crate::{
     components::{self, Node},
     frame::{self, Caller, Section, Updates},
@@ -18,6 +18,8 @@ pub struct RunPage {
     /// Details of plans that wait for an approval, by the id of the step. Empty if the caller may not
     /// read them. Not all of them if many plans wait.
     pub details: BTreeMap<String, StepPlanDetails>,
+    /// Text that selects resources of the plans. None for all.
+    pub search: Option<String>,
 }
 
 /// States after which a run changes no more.
@@ -46,14 +48,35 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
         (together::forms(caller, page))
         section.panel aria-label="Steps" {
             header { h2 { "Steps" } span.muted { (run.steps_ended) " of " (run.steps) " ended" } }
+            @if !page.details.is_empty() { (search_form(page)) }
             @if page.run.dag.is_empty() {
                 @if ENDED.contains(&run.state.as_str()) { (components::empty("The run has no steps.", &[])) }
                 @else { (components::empty("The run is not planned yet.", &[])) }
             }
             @for step in &page.run.dag { (step_row(caller, page, step)) }
         }
+        @if caller.may(&["auditor"]) {
+            (as_of::panel(&format!("/ui/runs/{}/as-of", run.id)))
+            p { a href={ "/ui/audit/proofs?of=" (run.id) } { "Download a proof of this run" } }
+        }
     };
     frame::page(caller, Section::Runs, &heading, &content)
+}
+
+/// Search in the details of the plans. A decision needs all of them, so a page with a search has no form for it.
+fn search_form(page: &RunPage) -> Markup {
+    let url = format!("/ui/runs/{}", page.run.run.id);
+    html! {
+        div.body.search {
+            form.inline method="get" action=(url) role="search" {
+                label { "Search in the plans" input type="search" name="search" maxlength="200" value=[page.search.as_deref()] placeholder="Resource, attribute or value"; }
+                button type="submit" { "Search" }
+            }
+            @if page.search.is_some() {
+                p.note.wait { span { "Only matching resources are shown. " a href=(url) { "Show all" } " to approve or deny a plan." } }
+            }
+        }
+    }
 }
 
 fn facts(caller: &Caller, run: &Run) -> Markup {
@@ -178,12 +201,12 @@ fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
                     " " (components::time(caller.now, resolution.at)) ": " (resolution.reason)
                 }
             }
-            @if let Some(details) = page.details.get(&step.id.to_string()) { (components::details(&step.id.to_string(), details)) }
+            @if let Some(details) = page.details.get(&step.id.to_string()) { (components::details(&step.id.to_string(), details, page.search.as_deref())) }
             @if caller.may(&["approver"]) && hides_details(page, step) {
                 p.note.warn { "This page does not show the details of this plan, because many plans wait. Review them before you decide:" }
                 (components::command(&["stead", "runs", "show", &page.run.run.id.to_string(), "--plans", "--details=full"]))
             }
-            @if step.state == "waiting_for_approval" && !page.run.awaits_plans { (decision_form(caller, page, step)) }
+            @if step.state == "waiting_for_approval" && !page.run.awaits_plans && page.search.is_none() { (decision_form(caller, page, step)) }
         }
     }
 }

@@ -1,15 +1,25 @@
 //! One runner, and its control.
 use maud::{Markup, html};
-use schemas::control::runners::Runner;
+use schemas::control::runners::{JournalHeads, Runner};
 
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
 };
 
+/// Content of a runner page.
+#[derive(Debug, Clone)]
+pub struct RunnerPage {
+    /// The runner.
+    pub runner: Runner,
+    /// Newest signed heads of its journals.
+    pub journals: JournalHeads,
+}
+
 /// Runner page.
 #[must_use]
-pub fn runner(caller: &Caller, runner: &Runner) -> Markup {
+pub fn runner(caller: &Caller, page: &RunnerPage) -> Markup {
+    let RunnerPage { runner, journals } = page;
     let heading = match &runner.install_name {
         Some(name) => format!("Runner of {name}"),
         None => "Build runner".to_owned(),
@@ -30,6 +40,7 @@ pub fn runner(caller: &Caller, runner: &Runner) -> Markup {
             }
             @if caller.may(&[]) && runner.state != "revoked" { (control(caller, runner)) }
         }
+        (journal_panel(caller, runner, journals))
     };
     frame::page(caller, Section::Runners, &heading, &content)
 }
@@ -54,6 +65,42 @@ fn facts(caller: &Caller, runner: &Runner) -> Markup {
                 }
                 @if !runner.identity_key.is_empty() { p { span.muted { "Identity key " } code { (runner.identity_key) } } }
                 @if let Some(reason) = &runner.reason { p { span.muted { "Reason: " } (reason) } }
+            }
+        }
+    }
+}
+
+/// Signed heads of the journals, with the command that compares a journal with one of them.
+fn journal_panel(caller: &Caller, runner: &Runner, journals: &JournalHeads) -> Markup {
+    html! {
+        section.panel aria-label="Journal" {
+            header { h2 { "Journal" } }
+            @if journals.heads.is_empty() { (components::empty("The runner has sent no head of its journal yet.", &[])) }
+            @else {
+                div.scroll tabindex="0" role="region" aria-label="Journal heads" {
+                    table {
+                        thead { tr { th scope="col" { "Journal" } th.number scope="col" { "Entries" } th scope="col" { "Received" } th scope="col" { "Signed head" } } }
+                        tbody id="journal-rows" {
+                            @for head in &journals.heads {
+                                tr {
+                                    td.name { code { (head.journal_id) } }
+                                    td.number { (head.entries) }
+                                    td.fit { (components::time(caller.now, head.received_at)) }
+                                    td.payload {
+                                        details id={ "head-" (head.journal_id) } {
+                                            summary { "Show" span.visually-hidden { " the signed head of journal " (head.journal_id) } }
+                                            code { (serde_json::to_string(&head.head).unwrap_or_default()) }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                div.body {
+                    p.muted { "A head proves how many entries the journal had. The customer compares the journal with it:" }
+                    (components::command(&["stead", "runners", "journal-head", &runner.id.to_string()]))
+                }
             }
         }
     }

@@ -8,9 +8,19 @@ use crate::{
     frame::{self, Caller, Section, Updates},
 };
 
-/// Runners page, in the order of their enrolment.
+/// Content of the runners page.
+#[derive(Debug, Clone)]
+pub struct RunnersPage {
+    /// Runners in the order of their enrolment.
+    pub runners: Page<Runner>,
+    /// Id of the enrolment token that was just revoked.
+    pub revoked: Option<String>,
+}
+
+/// Runners page.
 #[must_use]
-pub fn runners(caller: &Caller, page: &Page<Runner>) -> Markup {
+pub fn runners(caller: &Caller, page: &RunnersPage) -> Markup {
+    let RunnersPage { runners: page, revoked } = page;
     let content = html! {
         (frame::title(caller, &Updates::Events, "Runners", &html! {}))
         section.panel aria-label="Runners" {
@@ -19,8 +29,35 @@ pub fn runners(caller: &Caller, page: &Page<Runner>) -> Markup {
             } @else { (table(caller, "runners", &page.items)) }
             (next_page("/ui/runners", &[], page.next.as_deref()))
         }
+        @if let Some(token) = revoked { p.note.ok { "Revoked the enrolment token " code { (token) } "." } }
+        @if caller.may(&[]) { (tokens(caller)) }
     };
     frame::page(caller, Section::Runners, "Runners", &content)
+}
+
+/// Forms for enrolment tokens.
+fn tokens(caller: &Caller) -> Markup {
+    html! {
+        section.panel.narrow aria-label="Enrolment tokens" {
+            header { h2 { "Enrolment tokens" } }
+            div.body {
+                p { "A build runner builds the artifacts of all apps. The page of an install creates the token for its runner." }
+                form id="enrol" method="post" action="/ui/runners/enrol" {
+                    (frame::change_fields(caller, "enrol"))
+                    button type="submit" { "Create a token for a build runner" }
+                }
+                details id="revoke-token" {
+                    summary { "Revoke an enrolment token that no runner has used" }
+                    form.stacked method="post" action="/ui/runners/revoke-token" {
+                        (frame::change_fields(caller, "revoke-token"))
+                        label { "Id of the token" input type="text" name="token" required maxlength="64" placeholder="tok_…"; }
+                        label { "Reason" input type="text" name="reason" required maxlength="2000"; }
+                        div { button.danger type="submit" { "Revoke the token" } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Table of runners. `id` makes the ids of the rows unique.

@@ -1,5 +1,7 @@
 //! Tests of all pages for each role: empty, typical, hostile, failing, and with a graph of 200 steps.
 mod changes;
+mod history;
+mod matrix;
 mod more_pages;
 
 use std::collections::BTreeMap;
@@ -9,9 +11,9 @@ use maud::Markup;
 use schemas::control::{
     Page,
     apps::{App, ConfigVersion},
-    audit::{Events, EventsQuery},
+    audit::Events,
     installs::{Install, InstallState, InstallsQuery},
-    jobs::Job,
+    jobs::{Job, LogRecord},
     runners::Runner,
     runs::{Run, RunSummary, RunsQuery, StepPlanDetails},
 };
@@ -54,6 +56,7 @@ fn run_summary(text: &str) -> Value {
         "id": format!("run_{ULID}"), "install": format!("ins_{ULID}"), "install_name": text, "kind": text,
         "action": text, "state": text, "requested_by": text, "requested_by_name": text, "reason": text,
         "config_version": 1, "steps": 2, "steps_ended": 1, "requested_at": TIME,
+        "waiting_plans": {"plans": 2, "add": 1, "change": 2, "destroy": 3, "since": TIME},
     })
 }
 
@@ -85,7 +88,11 @@ fn details_of(text: &str) -> StepPlanDetails {
 }
 
 fn run_page(text: &str) -> RunPage {
-    RunPage { run: run_of(text), details: [(format!("stp_{ULID}"), details_of(text))].into() }
+    RunPage {
+        run: run_of(text),
+        details: [(format!("stp_{ULID}"), details_of(text))].into(),
+        search: None,
+    }
 }
 
 fn install_of(text: &str) -> Install {
@@ -161,9 +168,25 @@ fn events_of(text: &str) -> Events {
 }
 
 fn log_of(text: &str) -> LogPage {
-    let record =
-        serde_json::from_value(json!({"n": 1, "t": 5, "s": text, "p": text, "m": text})).unwrap();
-    LogPage { attempt: 1, records: vec![record], more: true, follows: true }
+    let record = json!({"n": 1, "t": 5, "s": text, "p": text, "m": text});
+    let record: LogRecord = serde_json::from_value(record).unwrap();
+    let phase = LogPhase { name: text.into(), first: 1, last: 2, micros: 9 };
+    LogPage {
+        attempt: 1,
+        records: vec![record.clone()],
+        more: true,
+        last: 9,
+        phases: vec![phase.clone(), phase],
+        follows: true,
+        search: Some(LogSearch {
+            text: text.into(),
+            from: 0,
+            through: 7,
+            matches: vec![record],
+            more: true,
+        }),
+        ..LogPage::default()
+    }
 }
 
 /// Every page with this text in every place that a vendor, a customer or a job can fill.
@@ -185,12 +208,11 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
             counts: vec![(2, 1), (1, 4)],
         }],
         are_versions_partial: true,
+        verification: Verification { verified: Some(7), corrupt: None },
     };
     let some = || Some(text.to_owned());
     let runs_query = RunsQuery { install: some(), state: some(), ..RunsQuery::default() };
-    let installs_query = InstallsQuery { app: some(), ..InstallsQuery::default() };
-    let events_query =
-        EventsQuery { stream: some(), event_type: some(), actor: some(), ..EventsQuery::default() };
+    let installs_query = history::filters(text);
     let page = |items: Vec<RunSummary>| Page { items, next: some() };
     let component = json!({"status": text, "outputs": {text: text}});
     let earlier = json!({
@@ -205,6 +227,7 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("home", home(&who, &attention)),
         ("runs", runs(&who, &runs_query, &page(runs_of.clone()))),
         ("run", run(&who, &run_page(text))),
+        ("search", run(&who, &RunPage { search: some(), ..run_page(text) })),
         (
             "installs",
             installs(&who, &installs_query, &Page { items: vec![install_of(text)], next: some() }),
@@ -214,15 +237,18 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("upgrade", upgrade(&who, &upgrade_page(text, 2))),
         ("rollback", upgrade(&who, &upgrade_page(text, 0))),
         ("diff", diff(&who, &DiffPage { app: app_of(text), diff: diff_of(text) })),
-        ("runner", runner(&who, &runner_of(text))),
+        ("runner", runner(&who, &history::runner_page(text))),
         ("install as of", install_as_of(&who, &install_of(text), &earlier, Some(who.now))),
         ("job", job(&who, &job_of(text), &log_of(text))),
         ("apps", apps(&who, &Page { items: vec![app_of(text)], next: some() })),
         ("app", app(&who, &app_page(text))),
-        ("runners", runners(&who, &Page { items: vec![runner_of(text)], next: some() })),
-        ("audit", audit(&who, &events_query, &events_of(text))),
+        ("runners", runners(&who, &history::runners_page(text))),
     ];
-    listed.into_iter().chain(more_pages::pages(&who, text)).collect()
+    listed
+        .into_iter()
+        .chain(more_pages::pages(&who, text))
+        .chain(history::pages(&who, text))
+        .collect()
 }
 
 #[test]
@@ -300,8 +326,8 @@ fn plans_of_a_run_that_awaits_more_plans_cannot_be_decided_yet() {
     assert!(!run(&caller("owner", "a"), &page).into_string().contains("/decide\""));
 }
 
-#[test]
-fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
+/// Run with a graph of 200 steps.
+fn graph_page() -> RunPage {
     let mut page = run_page("plain");
     let step = page.run.dag.remove(0);
     let id = |n: u32| format!("stp_01ARZ3NDEKTSV4RRFFQ69{n:05}");
@@ -315,6 +341,12 @@ fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
             step
         })
         .collect();
+    page
+}
+
+#[test]
+fn graph_of_200_steps_has_a_node_and_a_row_for_each() {
+    let page = graph_page();
     for role in ROLES {
         let html = run(&caller(role, "a"), &page).into_string();
         assert_eq!(html.matches("<rect").count(), 200, "{role}");
@@ -368,7 +400,10 @@ fn empty_pages_name_the_next_command_for_every_role() {
             installs(&who, &InstallsQuery::default(), &Page { items: vec![], next: None }),
             runs(&who, &RunsQuery::default(), &none()),
             apps(&who, &Page { items: vec![], next: None }),
-            runners(&who, &Page { items: vec![], next: None }),
+            runners(
+                &who,
+                &RunnersPage { runners: Page { items: vec![], next: None }, revoked: None },
+            ),
         ] {
             assert!(html.into_string().contains("$ stead "), "{role}");
         }

@@ -19,7 +19,7 @@ pub(super) fn forms(caller: &Caller, page: &RunPage) -> Markup {
     for step in &shown {
         layers.entry(step.layer).or_default().push(step);
     }
-    let may = caller.may(&["approver"]) && !page.run.awaits_plans;
+    let may = caller.may(&["approver"]) && !page.run.awaits_plans && page.search.is_none();
     html! {
         @if may && shown.len() > 1 {
             section.panel aria-label="Decide together" {

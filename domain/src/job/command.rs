@@ -7,6 +7,7 @@ use crate::{
     artifact::Artifact,
     check::Check,
     ids::{ExecutionId, RunnerId, SessionId},
+    isolation::Isolation,
     outputs::Outputs,
     state_version::StateVersion,
 };
@@ -100,7 +101,9 @@ pub enum JobCommand {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
     /// The plugin starts its work.
-    Started,
+    Started {
+        isolation: Option<Isolation>,
+    },
     Phase {
         phase: String,
     },

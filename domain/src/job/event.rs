@@ -11,6 +11,7 @@ use crate::{
     check::Check,
     decider::{Event, Timestamp},
     ids::{ExecutionId, RunnerId, SessionId},
+    isolation::Isolation,
     outputs::Outputs,
     state_version::StateVersion,
 };
@@ -43,6 +44,9 @@ pub enum JobEvent {
         execution: ExecutionId,
         /// Sequence number among the reports of the execution, from 1.
         seq: u64,
+        /// Isolation of the execution. Absent from runners that do not report it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        isolation: Option<Isolation>,
     },
     /// The plugin entered a phase of its work. Phases are for display only.
     PhaseEntered {

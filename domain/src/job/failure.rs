@@ -15,6 +15,10 @@ pub enum FailureReason {
     Signal,
     /// The deadline passed, or the process wrote no output for too long.
     TimedOut,
+    /// The job used more memory than its limit.
+    MemoryLimit,
+    /// The job started more processes than its limit.
+    ProcessLimit,
     /// The runner refused the job: its verification or the customer's policy does not allow it.
     Refused,
     /// A tool that the plugin needs is not installed.
@@ -42,8 +46,9 @@ impl FailureReason {
     pub fn may_be_reported(self) -> bool {
         use FailureReason::*;
         match self {
-            ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
-            | PlanStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
+            ExitCode | Signal | TimedOut | MemoryLimit | ProcessLimit | Refused | ToolMissing
+            | ArtifactUnavailable | PlanStale | PluginFailed | SpawnFailed | AgentStopped
+            | Internal => true,
             QueueExpired | Resolved => false,
         }
     }
@@ -54,6 +59,8 @@ impl FailureReason {
             FailureReason::ExitCode => "the process failed",
             FailureReason::Signal => "a signal killed the process",
             FailureReason::TimedOut => "timed out",
+            FailureReason::MemoryLimit => "memory limit exceeded",
+            FailureReason::ProcessLimit => "process limit exceeded",
             FailureReason::Refused => "the runner refused the job",
             FailureReason::ToolMissing => "a tool is not installed",
             FailureReason::ArtifactUnavailable => "the artifact is not available",

@@ -48,7 +48,7 @@ impl Job {
             self.reports.iter().filter(|event| matches(event)).count()
         };
         match report {
-            Report::Started => {
+            Report::Started { .. } => {
                 ensure(!held.started, JobError::AlreadyReported { what: "its start" })
             }
             Report::Finished(ExecutionResult::Failed { reason, .. }) => {
@@ -105,7 +105,7 @@ impl Report {
         signed: Option<SignedResult>,
     ) -> JobEvent {
         match self {
-            Report::Started => JobEvent::Started { execution, seq },
+            Report::Started { isolation } => JobEvent::Started { execution, seq, isolation },
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
             Report::Plan(plan) => JobEvent::PlanProduced { execution, seq, plan },
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
@@ -121,7 +121,7 @@ impl Report {
             Report::Finished(ExecutionResult::Succeeded { .. }) => Some(Outcome::Succeeded),
             Report::Finished(ExecutionResult::Failed { .. }) => Some(Outcome::Failed),
             Report::Finished(ExecutionResult::Cancelled { .. }) => Some(Outcome::Cancelled),
-            Report::Started
+            Report::Started { .. }
             | Report::Phase { .. }
             | Report::Plan(_)
             | Report::Outputs { .. }

@@ -182,6 +182,8 @@ impl Job {
                 FailureReason::ExitCode
                 | FailureReason::Signal
                 | FailureReason::TimedOut
+                | FailureReason::MemoryLimit
+                | FailureReason::ProcessLimit
                 | FailureReason::ToolMissing
                 | FailureReason::ArtifactUnavailable
                 | FailureReason::PluginFailed

@@ -1,5 +1,6 @@
 //! Builds of components, with their results.
 use domain::{
+    actor::Actor,
     build::{Build, BuildEvent, BuildRequest, BuildSource, State},
     decider::{Decider, Timestamp},
     ids::{AppId, BuildId, ComponentId, JobId, RunId},
@@ -35,6 +36,7 @@ pub struct Row {
     /// Runs that waited for the artifact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiters: Vec<RunId>,
+    pub requested_by: Actor,
     pub requested_at: Timestamp,
     /// Time at which the build finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +62,7 @@ impl Row {
 
 impl Projection for Builds {
     const NAME: &'static str = "builds";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Build::NAME];
     const COLUMNS: &'static [(&'static str, Type)] = &[
@@ -92,6 +94,7 @@ impl Projection for Builds {
                 commit: None,
                 reused_build: None,
                 waiters: vec![],
+                requested_by: event.actor.clone(),
                 requested_at: event.at,
                 ended_at: None,
                 position,

@@ -121,11 +121,16 @@ fn takes_down(kind: RunKind) -> bool {
 
 impl Projection for Installs {
     const NAME: &'static str = "installs";
-    const VERSION: i32 = 3;
+    const VERSION: i32 = 4;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Install::NAME];
-    const COLUMNS: &'static [(&'static str, Type)] =
-        &[("app", Type::Text), ("name", Type::Text), ("runner", Type::Text)];
+    const COLUMNS: &'static [(&'static str, Type)] = &[
+        ("app", Type::Text),
+        ("name", Type::Text),
+        ("runner", Type::Text),
+        ("state", Type::Text),
+        ("version", Type::Bigint),
+    ];
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
@@ -202,6 +207,8 @@ impl Projection for Installs {
             Cell::text(row.state.app.map(|app| app.to_string()).unwrap_or_default()),
             Cell::text(&row.state.name),
             Cell::maybe(row.runner()),
+            Cell::text(row.install_state().as_str()),
+            Cell::number(row.state.config_version.into()),
         ]
     }
 }
@@ -243,16 +250,54 @@ pub async fn counts(
     Ok(rows.into_iter().filter_map(count).collect())
 }
 
-/// Returns the installs of one app or of all apps after `after`, oldest first.
+/// Criteria for a list of installs.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub app: Option<AppId>,
+    /// Part of the name, in upper or lower case.
+    pub search: Option<String>,
+    pub version: Option<u32>,
+    pub state: Option<String>,
+    pub runner: Option<RunnerFilter>,
+    /// True to select only installs that are failed or incomplete, or whose runner is disconnected.
+    pub attention: bool,
+}
+
+/// Criterion for the runner of an install.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunnerFilter {
+    /// No runner has enrolled.
+    None,
+    /// The recorded state of the runner.
+    State(String),
+}
+
+/// Returns the installs that match the filter after `after`, oldest first.
 ///
 /// # Errors
 /// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
-    app: Option<AppId>,
+    filter: &Filter,
     after: Option<InstallId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let filtered = Where::default().and("app = ?", app).and("key > ?", after);
-    filtered.first::<Installs>(executor, "key", limit).await
+    const RUNNER: &str = "runner in (select key from projection_runners where state = ?)";
+    const ATTENTION: &str = "(state in ('failed', 'incomplete') or runner in \
+        (select key from projection_runners where state = 'disconnected'))";
+    let Filter { app, search, version, state, runner, attention } = filter;
+    let mut filtered = Where::default()
+        .and("app = ?", *app)
+        .and("position(lower(?) in lower(name)) > 0", search.as_ref())
+        .and("version = ?::bigint", *version)
+        .and("state = ?", state.as_ref());
+    filtered = match runner {
+        None => filtered,
+        Some(RunnerFilter::None) => filtered.holds("runner is null"),
+        Some(RunnerFilter::State(state)) => filtered.and(RUNNER, Some(state)),
+    };
+    if *attention {
+        filtered = filtered.holds(ATTENTION);
+    }
+    filtered.and("key > ?", after).first::<Installs>(executor, "key", limit).await
 }

@@ -28,6 +28,10 @@ pub struct Row {
     pub position: u64,
 }
 
+/// Names of the states.
+pub const STATES: [&str; 6] =
+    ["active", "disconnected", "stopped", "drained", "disabled", "revoked"];
+
 impl Row {
     /// Name of the state: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`.
     pub fn state_name(&self) -> &'static str {
@@ -54,11 +58,11 @@ impl Row {
 
 impl Projection for Runners {
     const NAME: &'static str = "runners";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Runner::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
-        &[("mode", Type::Text), ("install", Type::Text)];
+        &[("mode", Type::Text), ("install", Type::Text), ("state", Type::Text)];
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
@@ -103,7 +107,7 @@ impl Projection for Runners {
             Some(RunnerMode::Install) => "install",
             Some(RunnerMode::Build) | None => "build",
         };
-        vec![Cell::text(mode), Cell::maybe(row.install())]
+        vec![Cell::text(mode), Cell::maybe(row.install()), Cell::text(row.state_name())]
     }
 }
 

@@ -93,6 +93,9 @@ pub struct Times {
     /// Time at which the first job of the step was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// Time at which the latest plan of the step was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_at: Option<Timestamp>,
     /// Time at which the step finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -139,7 +142,7 @@ impl Row {
 
 impl Projection for Runs {
     const NAME: &'static str = "runs";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     const CLASS: Class = Class::Asynchronous;
     const AGGREGATES: &'static [&'static str] = &[Run::NAME];
     const COLUMNS: &'static [(&'static str, Type)] =
@@ -193,6 +196,7 @@ impl Projection for Runs {
             }
             RunEvent::PlanProduced { step, plan, .. } => {
                 row.plans.insert(*step, plan.clone());
+                row.times.entry(*step).or_default().planned_at = Some(event.at);
                 row.decisions.remove(step);
             }
             RunEvent::Approved { step, digest, by, reason } => {

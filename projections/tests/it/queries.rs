@@ -125,7 +125,7 @@ async fn a_job_lists_all_its_executions() {
     let (now, b) = (now(&log), ExecutionId(ulid(9)));
     handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
     handle::<Job>(&log, JOB, now, claim(A)).await;
-    handle::<Job>(&log, JOB, now, report(1, Report::Started)).await;
+    handle::<Job>(&log, JOB, now, report(1, Report::Started { isolation: None })).await;
     handle::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
     let reason = LossReason::ExecutionNotInJournal;
     handle::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: reason })

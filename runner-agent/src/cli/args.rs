@@ -1,8 +1,11 @@
 //! Arguments of `stead-runner`.
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    ids::{ExecutionId, JobId},
+    isolation::IsolationLevel,
+};
 
 use super::{
     journal::JournalArgs,
@@ -118,6 +121,11 @@ pub(crate) struct Run {
     /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
+    /// Isolation of jobs in the policy that the first start creates. A policy that exists must select
+    /// this level. `sandbox` needs bubblewrap and passt. Without the option, jobs run at the level `process`,
+    /// which protects neither this runner's files nor the host's network
+    #[arg(long, value_enum, value_name = "LEVEL", conflicts_with = "no_policy")]
+    pub(crate) isolation: Option<Level>,
     /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner
     /// records the key
     #[arg(long, value_name = "KEY", value_parser = crate::policy::publishers::parse)]
@@ -165,6 +173,24 @@ pub(crate) enum Mode {
     Build,
 }
 
+/// Level of isolation of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Namespaces of their own and a read-only view of the host
+    Sandbox,
+    /// The user and the files of the runner
+    Process,
+}
+
+impl From<Level> for IsolationLevel {
+    fn from(level: Level) -> IsolationLevel {
+        match level {
+            Level::Sandbox => IsolationLevel::Sandbox,
+            Level::Process => IsolationLevel::Process,
+        }
+    }
+}
+
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
@@ -183,6 +209,15 @@ pub(super) enum Command {
 The vendor encrypts data for this install only after it has pinned this fingerprint. Send it over a channel that the \
 vendor's server does not control: a server could show the vendor other keys.")]
     Fingerprint,
+    /// Check what this host supports: sandboxes, networks of jobs, control groups
+    #[command(after_help = "\
+The command needs no data directory. With the directory of a runner, it also checks the policy and the keys. Exit status \
+1 means that the runner refuses jobs.")]
+    Doctor {
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Output::Table)]
+        output: Output,
+    },
     /// Stop accepting jobs; running jobs continue
     Disable {
         /// Reason; the vendor sees it
@@ -266,6 +301,42 @@ enable`, and the server rejects the former runner. Nothing changes if a check fa
     },
     /// Redact the value on standard input in the job's log; scripts of a job call this
     Redact,
+    /// Hold the network of one job; only the shim starts it
+    #[command(hide = true)]
+    SandboxNetwork,
+    /// Execute a command in the network of a job, with signals blocked; only the shim starts it
+    #[command(hide = true)]
+    SandboxEnter {
+        /// Process that holds the network
+        #[arg(long)]
+        network: Option<u32>,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Execute pasta, which ends with the process that started it; only the shim starts it
+    #[command(hide = true)]
+    SandboxConnect {
+        /// Process that starts it
+        #[arg(long)]
+        parent: u32,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Start a program of a job and report its end; only a sandbox starts it
+    #[command(hide = true)]
+    SandboxStart {
+        /// Number of the open pipe for the report
+        #[arg(long)]
+        status: i32,
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Execute a program of a job, with signals unblocked; only a sandbox starts it
+    #[command(hide = true)]
+    SandboxRun {
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
     /// Run the parent process of one job; only the agent starts it
     #[command(hide = true)]
     Shim {
@@ -343,6 +414,21 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    /// The command that the server prints names the policy file.
+    #[test]
+    fn a_first_start_with_a_policy_file_can_select_the_level() {
+        let cli = Cli::try_parse_from([
+            "stead-runner",
+            "--data",
+            "d",
+            "--policy",
+            "d/policy.toml",
+            "--isolation",
+            "sandbox",
+        ]);
+        assert_eq!(cli.unwrap().run.isolation, Some(Level::Sandbox));
     }
 
     /// Compares the help with its golden file. `UPDATE_GOLDEN=1` rewrites the file.

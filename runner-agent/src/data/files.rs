@@ -1,12 +1,19 @@
 //! Private and durable files: owner, permissions, atomic replacement, and reserved blocks.
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
+    },
     path::{Path, PathBuf},
 };
 
-use nix::{fcntl::OFlag, unistd::geteuid};
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2},
+    unistd::geteuid,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::ids;
@@ -74,6 +81,42 @@ pub fn append(path: &Path) -> io::Result<File> {
         remove(&draft)?;
     }
     options().append(true).create(true).read(true).open(path)
+}
+
+/// Opens a regular file at a path on which the code of a job may have created links: fails at a
+/// link in any part of the path, and does not wait at a pipe.
+pub fn open_without_links(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let file = match openat2(AT_FDCWD, path, how) {
+        Ok(file) => File::from(file),
+        // Linux before 5.6, or a container whose runtime does not know the call.
+        Err(Errno::ENOSYS | Errno::EPERM) => open_at_own_path(path, flags)?,
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        let why = format!("{} is not a regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(file)
+}
+
+/// Opens a file, and compares its path with the requested one.
+fn open_at_own_path(path: &Path, flags: OFlag) -> io::Result<File> {
+    let flags = (flags | OFlag::O_NOFOLLOW).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    match found == path {
+        true => Ok(file),
+        false => Err(Errno::ELOOP.into()),
+    }
+}
+
+/// Reads a regular file as [`open_without_links`] opens it.
+pub fn read_without_links(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_without_links(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Creates a file that must not exist, readable by its owner only.
@@ -167,6 +210,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -175,5 +220,29 @@ mod tests {
         fs::create_dir(dir.path().join("x")).unwrap();
         assert!(replace(&dir.path().join("x"), b"y").is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_of_a_job_is_not_read() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(temporary.path()).unwrap();
+        let (own, pipe) = (dir.join("own"), dir.join("pipe"));
+        fs::create_dir(&own).unwrap();
+        let own_file = own.join("file");
+        fs::write(&own_file, "text").unwrap();
+        assert_eq!(read_without_links(&own.join("file")).unwrap(), b"text");
+        symlink(own.join("file"), dir.join("to-file")).unwrap();
+        symlink(&own, dir.join("to-dir")).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [dir.join("to-file"), dir.join("to-dir/file"), pipe, own] {
+            read_without_links(&path).unwrap_err();
+        }
+        // The same without the call of newer kernels.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        open_at_own_path(&own_file, flags).unwrap();
+        for path in [dir.join("to-file"), dir.join("to-dir/file")] {
+            let error = open_at_own_path(&path, flags).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::ELOOP as i32), "{}", path.display());
+        }
     }
 }

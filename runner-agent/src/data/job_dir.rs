@@ -57,9 +57,22 @@ impl JobDir {
     pub fn scratch(&self) -> PathBuf {
         self.0.join("tmp")
     }
-    /// Socket at which scripts register values to redact, while the shim runs.
-    pub fn redact(&self) -> PathBuf {
+    /// Directory of the socket at which scripts register values to redact, while the shim runs. A
+    /// sandbox shows it to the job.
+    pub fn redact_dir(&self) -> PathBuf {
         self.0.join("redact")
+    }
+    /// Socket at which scripts register values to redact.
+    pub fn redact(&self) -> PathBuf {
+        self.redact_dir().join("socket")
+    }
+    /// Directory that a job in a sandbox sees as `/tmp`.
+    pub fn own_tmp(&self) -> PathBuf {
+        self.0.join("own-tmp")
+    }
+    /// Resolver configuration that a job in a sandbox sees.
+    pub fn resolver(&self) -> PathBuf {
+        self.0.join("resolv.conf")
     }
     /// File with the path of the job's control group, if the job has one.
     pub fn cgroup(&self) -> PathBuf {

@@ -17,6 +17,7 @@ pub(crate) struct Stat {
     pub(crate) group: u32,
     pub(super) session: u32,
     pub(crate) start_time: u64,
+    pub(crate) threads: u32,
 }
 
 impl Stat {
@@ -60,6 +61,7 @@ impl Stat {
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             start_time: fields.get(19)?.parse().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
         })
     }
 }

@@ -2,6 +2,7 @@ use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId, SessionId},
+    isolation::Isolation,
 };
 use schemas::{
     manifest::Fence,
@@ -67,6 +68,8 @@ pub enum JournalEvent {
         #[serde(default)]
         stop: Stop,
     },
+    /// The shim isolated the job. `note` explains a lower level, and names what the policy opens.
+    Isolated { execution: ExecutionId, isolation: Isolation, note: String },
     /// A stop of the job was requested.
     Cancelling { execution: ExecutionId, reason: String, force: bool },
     /// The job ended.
@@ -169,6 +172,7 @@ impl JournalEvent {
             | JournalEvent::Spawning { execution, .. }
             | JournalEvent::Spawned { execution, .. }
             | JournalEvent::ChildStarted { execution, .. }
+            | JournalEvent::Isolated { execution, .. }
             | JournalEvent::Cancelling { execution, .. }
             | JournalEvent::Exited { execution, .. }
             | JournalEvent::StatementSigned { execution, .. }

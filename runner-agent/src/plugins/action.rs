@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use super::{
     contract::{Outcome, PluginError, Sink},
     plugin::{Description, Halt, IoContext, Outputs, Plugin, Work},
-    process::{self, ChildEnd, ChildSpec},
+    process::{self, ChildEnd, ChildSpec, Code},
     source,
     work::{private_dir, write_private},
 };
@@ -142,7 +142,7 @@ async fn run(
         None => work.source.clone(),
     };
     let limit = step.timeout_ms.map(Duration::from_millis);
-    let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit };
+    let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit, code: Code::Job };
     let what = format!("step {}", step.name);
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
     let ended = ended.await?;

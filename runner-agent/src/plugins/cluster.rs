@@ -20,11 +20,14 @@ mod token;
 
 use std::{
     convert::Infallible,
+    fs::{self, File},
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chrono::{DateTime, Utc};
+use nix::fcntl::OFlag;
 use schemas::cluster::{CLUSTER_INPUT, ClusterInput, ClusterOutput, Platform};
 use zeroize::Zeroizing;
 
@@ -48,6 +51,8 @@ pub use self::kubeconfig::{Allowed, Feature};
 pub(crate) const OUTPUT: &str = "kubeconfig";
 /// Environment variable with the path of the kubeconfig.
 pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
+/// Component types whose jobs fail without a cluster.
+const NEED_CLUSTER: [&str; 2] = ["kubernetes_manifest", "helm_chart"];
 /// Environment variable for plugins: what the customer allows in a kubeconfig, separated by commas.
 pub(crate) const ALLOWS: &str = "STEAD_KUBECONFIG_ALLOWS";
 
@@ -55,6 +60,8 @@ pub(crate) const ALLOWS: &str = "STEAD_KUBECONFIG_ALLOWS";
 #[derive(Debug)]
 pub(crate) struct ClusterAccess {
     dir: PathBuf,
+    /// The directory itself. A program of the job could put a link in its place.
+    opened: File,
     renewal: Option<Renewal>,
 }
 
@@ -75,7 +82,15 @@ impl ClusterAccess {
     fn create(work_dir: &Path) -> Result<Self, PluginError> {
         let dir = work_dir.join("cluster");
         private_dir(&dir)?;
-        Ok(ClusterAccess { dir, renewal: None })
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+        let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(&dir);
+        let opened = opened.doing(|| format!("cannot open {}", dir.display()))?;
+        Ok(ClusterAccess { dir, opened, renewal: None })
+    }
+
+    /// Returns a path of a file in the directory that no program of the job can redirect.
+    fn own_path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.opened.as_raw_fd()))
     }
 
     /// Replaces the token before it expires. Never returns: the caller drops this at the end of the
@@ -93,7 +108,7 @@ impl ClusterAccess {
 impl Drop for ClusterAccess {
     fn drop(&mut self) {
         // The shim and the agent remove the work directory, too.
-        let _best_effort = std::fs::remove_dir_all(&self.dir);
+        let _best_effort = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -120,28 +135,67 @@ pub(crate) async fn prepare(
     work: &Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Option<ClusterAccess>, Halt> {
-    let Some(input) = work.manifest.inputs.get(CLUSTER_INPUT) else { return Ok(None) };
-    if work.job.env.contains_key(KUBECONFIG) {
-        return Ok(None);
-    }
+    let Some(input) = work.manifest.inputs.get(CLUSTER_INPUT) else {
+        // The component has no cluster from another one, for example because it is the sandbox.
+        let paths = work.job.env.get(KUBECONFIG);
+        let paths = paths.filter(|_| NEED_CLUSTER.contains(&work.manifest.plugin.name.as_str()));
+        return match paths.map_or(Ok(()), |paths| check_own(work, paths)) {
+            Ok(()) => Ok(None),
+            Err(why) => Err(without_access(why)),
+        };
+    };
     let input: ClusterInput = serde_json::from_value(input.clone()).map_err(|e| {
         PluginError::Refused(format!("cannot run the job: the input `cluster` is invalid: {e}"))
     })?;
-    match find(work, &input).await {
-        Ok(access) => {
+    let found = match work.job.env.get(KUBECONFIG) {
+        Some(paths) => check_own(work, paths).map(|()| None),
+        None => find(work, &input).await.map(Some),
+    };
+    match found {
+        Ok(None) => Ok(None),
+        Ok(Some(access)) => {
             let line = format!("access to the cluster of {}", input.component);
             sink.line(Stream::Runner, line.as_bytes());
             Ok(Some(access))
         }
-        Err(NoAccess::Refused(why)) => Err(PluginError::Refused(why).into()),
-        Err(NoAccess::Unavailable(why)) if input.required => {
-            Err(PluginError::Refused(format!("no access to a cluster: {why}")).into())
-        }
-        Err(NoAccess::Unavailable(why)) => {
+        Err(NoAccess::Unavailable(why)) if !input.required => {
             sink.line(Stream::Runner, format!("no access to a cluster: {why}").as_bytes());
             Ok(None)
         }
-        Err(NoAccess::Halt(halt)) => Err(halt),
+        Err(why) => Err(without_access(why)),
+    }
+}
+
+/// Returns the error of a job that needs a cluster.
+fn without_access(why: NoAccess) -> Halt {
+    match why {
+        NoAccess::Refused(why) => PluginError::Refused(why).into(),
+        NoAccess::Unavailable(why) => {
+            PluginError::Refused(format!("no access to a cluster: {why}")).into()
+        }
+        NoAccess::Halt(halt) => halt,
+    }
+}
+
+/// Checks that the programs of the job reach the cluster of the kubeconfig that the customer passes.
+/// A file that the runner cannot read is left to the program that uses it.
+fn check_own(work: &Work<'_>, paths: &str) -> Result<(), NoAccess> {
+    let files = std::env::split_paths(paths).filter(|path| path.is_file());
+    let mut texts = files.filter_map(|path| fs::read_to_string(path).ok()).map(Zeroizing::new);
+    let parsed = texts.find_map(|text| kubeconfig::parse(&text).ok());
+    parsed.map_or(Ok(()), |parsed| check_reach(work, KUBECONFIG, parsed.address()))
+}
+
+/// Checks that the programs of the job reach the address of a cluster.
+fn check_reach(work: &Work<'_>, of: &str, address: Option<&str>) -> Result<(), NoAccess> {
+    match (&work.job.sandbox, address) {
+        (Some(sandbox), Some(address)) => match sandbox.cannot_reach(address) {
+            Some(why) => {
+                Err(NoAccess::Unavailable(format!("cannot reach the cluster of {of}: {why}")))
+            }
+            None => Ok(()),
+        },
+        (None, _) | (_, None) => Ok(()),
     }
 }
 
@@ -195,6 +249,7 @@ async fn from_cloud(
         NoAccess::Unavailable(format!("cannot use the output `cluster` of {component}: {why}"))
     };
     let server = server(cluster).map_err(|why| unavailable(&why))?;
+    check_reach(work, component, Some(&server))?;
     let authority = cluster.certificate_authority_data.as_deref();
     let authority = authority.filter(|text| STANDARD.decode(text.trim()).is_ok());
     let authority = authority.ok_or_else(|| {
@@ -213,12 +268,12 @@ async fn from_cloud(
     let token = token
         .map_err(|why| unavailable(&format!("cannot get a token: {why}; {}", source.remedy())))?;
     let mut access = ClusterAccess::create(&work.job.work_dir)?;
-    let file = TokenFile { path: access.dir.join("token") };
+    let file = TokenFile { path: access.own_path("token") };
     file.store(&token, work.job.background.as_ref())
         .doing(|| "cannot write the token of the cluster".into())?;
-    let path = file.path.display().to_string();
+    let path = access.dir.join("token").display().to_string();
     let written = Kubeconfig::with_token_file(&server, authority.trim(), &path);
-    write(&access.kubeconfig(), &written.text())?;
+    write(&access.own_path("kubeconfig"), &written.text())?;
     access.renewal = Some(Renewal { source, file, metadata, expires: token.expires });
     Ok(access)
 }
@@ -280,8 +335,9 @@ fn from_kubeconfig(
     parsed.check(&work.job.kubeconfig_allows).map_err(|why| {
         NoAccess::Refused(format!("refused the output `kubeconfig` of {component}: {why}"))
     })?;
+    check_reach(work, component, parsed.address())?;
     let access = ClusterAccess::create(&work.job.work_dir)?;
-    write(&access.kubeconfig(), &parsed.text())?;
+    write(&access.own_path("kubeconfig"), &parsed.text())?;
     Ok(access)
 }
 

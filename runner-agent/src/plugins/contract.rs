@@ -20,6 +20,7 @@ pub use schemas::runner::SaltedDetails;
 use super::cluster::Allowed;
 use crate::{
     images::ImageSettings,
+    isolation::{Sandbox, Trial},
     journal::Stop,
     policy::Policy,
     state::{self, KnownState, Reading, Remote, StateError, StateKeys, StateMark, StateStore},
@@ -47,8 +48,8 @@ pub struct JobContext {
     pub kubeconfig_allows: Allowed,
     /// Redaction and log for tasks that run concurrently with the plugin.
     pub background: Arc<dyn Background>,
-    /// Command that starts every child in a sandbox or with a limit; empty for none.
-    pub wrapper: Vec<String>,
+    /// Sandbox of every child. `None` at the level `process`.
+    pub sandbox: Option<Sandbox>,
     /// Stop requests from the shim, caused by a cancel, the deadline or a stop.
     pub cancel: Cancel,
     /// OCI endpoint of the Runner listener.
@@ -125,6 +126,8 @@ pub struct Rules {
     pub policy: Policy,
     /// Recorded public keys of the trusted publishers of plugins.
     pub publishers: Vec<String>,
+    /// Where the host's support of a sandbox is tried.
+    pub trial: Trial,
 }
 
 /// Two requests to stop: the first allows a grace period.

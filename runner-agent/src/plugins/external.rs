@@ -123,13 +123,18 @@ impl External {
 /// Returns the parameters of every call. From version 2 on, writes large inputs to a file.
 fn context(work: &Work<'_>, version: u32) -> Result<CallContext, PluginError> {
     let inputs = &work.manifest.inputs;
+    let prepared = match work.job.sandbox {
+        Some(_) => work.state.prepare_plugin_dir(),
+        None => work.state.plugin_dir_in_use(),
+    };
+    let prepared = prepared.doing(|| "cannot create the directory of the plugin's state".into())?;
     let mut context = CallContext {
         component: work.name.to_owned(),
         operation: work.operation,
         inputs: None,
         inputs_file: None,
         source_dir: work.source.clone(),
-        state_dir: work.state.dir().to_owned(),
+        state_dir: prepared,
         work_dir: work.job.work_dir.clone(),
     };
     let text = serde_json::to_vec(inputs)

@@ -17,7 +17,6 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -33,7 +32,7 @@ use super::{
     plugin::{IoContext, Operation, Planned, Work},
     work::{private_dir, write_private},
 };
-use crate::{host, state::StateMark};
+use crate::{data, host, state::StateMark};
 
 mod encrypted;
 mod record;
@@ -283,22 +282,27 @@ fn plan_dir(plans: &Path, digest: &Digest) -> PathBuf {
     plans.join(&digest.to_string()["sha256:".len()..])
 }
 
+/// Opens a file of a plugin. A link could lead to a file that the plugin did not write.
+fn open_regular(from: &Path) -> Result<fs::File, PluginError> {
+    data::open_without_links(from).map_err(|error| {
+        let is_other = error.kind() == io::ErrorKind::InvalidData
+            || error.raw_os_error() == Some(nix::libc::ELOOP);
+        let path = from.display();
+        match is_other {
+            true => {
+                PluginError::PluginFailed(format!("cannot store {path}: it is not a regular file"))
+            }
+            false => {
+                let context = format!("cannot copy {path}");
+                PluginError::Io { context, source: error }
+            }
+        }
+    })
+}
+
 fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
     let copy = || format!("cannot copy {}", from.display());
-    // A link could lead to a file that the plugin did not write.
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let other = || {
-        let from = from.display();
-        PluginError::PluginFailed(format!("cannot store {from}: it is not a regular file"))
-    };
-    let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(from);
-    let mut source = match opened {
-        Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Err(other()),
-        opened => opened.doing(copy)?,
-    };
-    if !source.metadata().doing(copy)?.is_file() {
-        return Err(other());
-    }
+    let mut source = open_regular(from)?;
     write_private(to, b"")?;
     let mut target = fs::OpenOptions::new().append(true).open(to).doing(copy)?;
     io::copy(&mut source, &mut target).doing(copy)?;

@@ -26,7 +26,7 @@ use super::{
     plugin::{Halt, IoContext, Plugin, Work},
     source, terraform,
 };
-use crate::host;
+use crate::{host, isolation};
 
 /// Disk space that the runner reserves for the state during an apply.
 const APPLY_RESERVE_BYTES: u64 = 64 << 20;
@@ -49,6 +49,7 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
     })?;
     let mut preflight = Preflight { work, jobs: &inputs.jobs, checks: Vec::new() };
     let allowed = preflight.check_policy(rules);
+    preflight.check_isolation(rules).await;
     preflight.check_terraform(&allowed, sink).await?;
     preflight.check_plugins(&allowed, sink).await?;
     preflight.check_disk();
@@ -76,7 +77,7 @@ impl Preflight<'_> {
 
     /// Checks the rules of the policy. Returns the positions of the jobs that it does not refuse.
     fn check_policy(&mut self, rules: &Rules) -> BTreeSet<usize> {
-        let Rules { policy, publishers } = rules;
+        let Rules { policy, publishers, trial: _ } = rules;
         let found = policy.findings(self.work.manifest, self.jobs, publishers, host::now());
         let mut allowed: BTreeSet<usize> = (0..self.jobs.len()).collect();
         for finding in found {
@@ -97,6 +98,26 @@ impl Preflight<'_> {
             self.add(None, "policy", CheckStatus::Ok, "it allows all jobs of the run");
         }
         allowed
+    }
+
+    /// Checks that the host supports the isolation that the jobs need.
+    async fn check_isolation(&mut self, rules: &Rules) {
+        let kinds: BTreeSet<JobKind> =
+            self.jobs.iter().flat_map(|job| job.kinds.iter().copied()).collect();
+        let mut has_network = false;
+        for kind in kinds {
+            match isolation::choose(&rules.policy, kind, &rules.trial).await {
+                Ok(choice) => has_network |= choice.pasta.is_some(),
+                Err(refusal) => {
+                    self.add(None, "policy isolation", CheckStatus::Failed, refusal.detail);
+                }
+            }
+        }
+        if has_network {
+            // Whether the jobs need credentials shows only when they run.
+            let why = isolation::WITHOUT_CREDENTIALS;
+            self.add(None, "cloud credentials", CheckStatus::Deferred, why);
+        }
     }
 
     /// Checks that Terraform or OpenTofu is installed, if a component needs it.

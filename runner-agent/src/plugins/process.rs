@@ -1,10 +1,7 @@
 //! Runs a child in its own process group: reads its output, waits for its end, and stops it.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
+    collections::BTreeMap, ffi::OsString, os::fd::AsRawFd as _, path::PathBuf, process::Stdio,
     time::Duration,
 };
 
@@ -23,7 +20,12 @@ use super::{
     lines::Lines,
     plugin::{Halt, IoContext, Work},
 };
-use crate::{host::Process, journal::Stop, processes};
+use crate::{
+    host::Process,
+    isolation::{self, EndOfProgram, ProgramEnd},
+    journal::Stop,
+    processes,
+};
 
 /// Longest line in bytes. Longer ones are split.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
@@ -45,6 +47,17 @@ pub(crate) struct ChildSpec {
     pub stop: Signal,
     /// Time limit, if it is shorter than the job's remaining time.
     pub limit: Option<Duration>,
+    /// Code that the program runs.
+    pub code: Code,
+}
+
+/// Origin of the code of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Code of the job, which runs in the job's sandbox.
+    Job,
+    /// Only code that belongs to the host. It uses the configuration and keys of the runner's user.
+    Host,
 }
 
 /// End of a child that no cancel has stopped.
@@ -82,14 +95,17 @@ impl ChildEnd {
 }
 
 /// Process group of a child. Dropping it kills every member.
-pub(crate) struct ProcessGroup(Pid);
+pub(crate) struct ProcessGroup {
+    id: Pid,
+    in_sandbox: bool,
+}
 
 impl ProcessGroup {
     /// Sends a signal. A group without members is not an error.
     pub(crate) fn signal(&self, signal: Signal) {
         // 0 would be the group of this process.
-        if self.0.as_raw() > 0 {
-            let _gone = killpg(self.0, signal);
+        if self.id.as_raw() > 0 {
+            let _gone = killpg(self.id, signal);
         }
     }
 
@@ -122,8 +138,14 @@ impl ProcessGroup {
         self.members().map_or(true, |members| !members.is_empty())
     }
 
+    /// Returns the members, without the processes of a sandbox that wait for the program and ignore
+    /// the signals that stop it.
     fn members(&self) -> std::io::Result<Vec<Process>> {
-        processes::of_group(self.0.as_raw().unsigned_abs())
+        let mut members = processes::of_group(self.id.as_raw().unsigned_abs())?;
+        if self.in_sandbox {
+            members.retain(|member| !isolation::waits_for_program(member.pid));
+        }
+        Ok(members)
     }
 }
 
@@ -146,23 +168,37 @@ pub(crate) enum Input {
     Pipe,
 }
 
+/// Child that was started.
+pub(crate) struct Started {
+    pub child: Child,
+    pub group: ProcessGroup,
+    pub end: EndOfProgram,
+}
+
 /// Starts a child. Its environment consists of [`Work::environment`] and the variables of the spec.
 pub(crate) async fn spawn(
     spec: &ChildSpec,
     work: &Work<'_>,
     input: Input,
     sink: &mut dyn Sink,
-) -> Result<(Child, ProcessGroup), Halt> {
+) -> Result<Started, Halt> {
     if work.job.cancel.requested.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
     let gate = if input == Input::Pipe { GATE } else { GATE_WITHOUT_INPUT };
     let mut words: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), gate.into()];
-    words.extend(work.job.wrapper.iter().map(OsString::from));
-    words.push(spec.program.clone().into_os_string());
-    words.extend(spec.args.iter().cloned());
     let name = spec.program.file_name().unwrap_or(spec.program.as_os_str());
     let name = name.to_string_lossy().into_owned();
+    let (mut end, mut passed) = (EndOfProgram::without_sandbox(), None);
+    if let Some(sandbox) = work.sandbox(spec) {
+        let starting = || format!("cannot start {name} in a sandbox");
+        let (reader, writer) = isolation::status_pipe().doing(starting)?;
+        let number = writer.as_raw_fd();
+        words.extend(sandbox.words(&spec.program, &spec.dir, number).doing(starting)?);
+        (end, passed) = (reader, Some(writer));
+    }
+    words.push(spec.program.clone().into_os_string());
+    words.extend(spec.args.iter().cloned());
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -177,7 +213,7 @@ pub(crate) async fn spawn(
         .kill_on_drop(true);
     let mut tries = 0;
     let mut child = loop {
-        match processes::spawn(&mut command) {
+        match processes::spawn_with(&mut command, passed.as_ref()) {
             Ok(child) => break child,
             Err(e) if e.raw_os_error() == Some(nix::libc::ETXTBSY) && tries < BUSY_RETRIES => {
                 tries += 1;
@@ -186,15 +222,17 @@ pub(crate) async fn spawn(
             Err(source) => return Err(PluginError::SpawnFailed { command: name, source }.into()),
         }
     };
+    drop(passed);
     let number = child.id().unwrap_or_default();
-    let group = ProcessGroup(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
+    let id = Pid::from_raw(i32::try_from(number).unwrap_or_default());
+    let group = ProcessGroup { id, in_sandbox: end.is_of_sandbox() };
     let grace_ms = work.manifest.timeouts.grace_ms;
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
     // The program does not run yet, so an error here interrupts nothing.
     sink.child(number, stop)
         .doing(|| format!("cannot start {name}: its process cannot be recorded in the journal"))?;
     open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
-    Ok((child, group))
+    Ok(Started { child, group, end })
 }
 
 async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
@@ -225,18 +263,19 @@ pub(crate) async fn run(
 
 /// Follows a child to its end. A child that exits with 0 has succeeded, even if it was stopped.
 pub(crate) async fn follow(
-    (mut child, group): (Child, ProcessGroup),
+    started: Started,
     spec: &ChildSpec,
     work: &Work<'_>,
     sink: &mut dyn Sink,
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
 ) -> Result<ChildEnd, Halt> {
+    let Started { mut child, group, end } = started;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(PluginError::PluginFailed("the child has no output pipes".into()).into());
     };
     let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
     let cancel = &work.job.cancel;
-    let mut status: Option<ExitStatus> = None;
+    let mut status: Option<ProgramEnd> = None;
     let (mut stop_requested, mut forced, mut timed_out) = (false, false, false);
     let began = Instant::now();
     let mut deadline = began;
@@ -248,6 +287,11 @@ pub(crate) async fn follow(
     let mut check = interval(CHECK_INTERVAL);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while status.is_none() || left_behind || !out.is_done() || !err.is_done() {
+        // The sandbox has not started its program yet, so the program has not received the signal.
+        let starting = end.is_of_sandbox()
+            && stop_requested
+            && status.is_none()
+            && !signalled.iter().flatten().any(isolation::is_program);
         tokio::select! {
             line = out.next(), if !out.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
@@ -256,7 +300,9 @@ pub(crate) async fn follow(
                 if let Some(line) = line { each(sink, Stream::Err, &line.bytes); }
             }
             exit = child.wait(), if status.is_none() => {
-                status = Some(exit.doing(|| "cannot wait for the child process".into())?);
+                let exit = exit.doing(|| "cannot wait for the child process".into())?;
+                // If the sandbox was killed, its program may end later.
+                status = Some(end.of(exit));
                 // Remaining members would outlive the job and may be writing. A shell, for example,
                 // stops before the program that it runs.
                 left_behind = group.may_run();
@@ -267,11 +313,12 @@ pub(crate) async fn follow(
                     signalled = group.stop_members(spec.stop);
                 }
             }
-            _ = check.tick(), if left_behind => {
+            _ = check.tick(), if left_behind || starting => {
                 // A member that started after the signal has not received it, for example a
                 // provisioner that Terraform was about to start.
-                left_behind = group.stop_new_members(spec.stop, &mut signalled);
-                if !left_behind {
+                let are_left = group.stop_new_members(spec.stop, &mut signalled);
+                if left_behind && !are_left {
+                    left_behind = false;
                     deadline = Instant::now() + DRAIN_TIMEOUT;
                 }
             }
@@ -308,15 +355,22 @@ pub(crate) async fn follow(
             }
         }
     }
-    use std::os::unix::process::ExitStatusExt;
-    match status.map(|status| (status.code(), status.signal())) {
+    match status {
         _ if timed_out && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
-        Some((Some(0), _)) => Ok(ChildEnd::Exit(0)),
+        Some(ProgramEnd::Exit(0)) => Ok(ChildEnd::Exit(0)),
         _ if stop_requested || forced => Err(Halt::cancelled(forced)),
-        Some((Some(code), _)) => Ok(ChildEnd::Exit(code)),
-        Some((None, number)) => Ok(ChildEnd::Signal(number.unwrap_or_default())),
+        Some(ProgramEnd::Exit(code)) => Ok(ChildEnd::Exit(code)),
+        Some(ProgramEnd::Signal(number)) => Ok(ChildEnd::Signal(number)),
+        Some(ProgramEnd::NotStarted) => Err(not_started(spec).into()),
         None => {
             Err(PluginError::PluginFailed("the exit status of the child is unknown".into()).into())
         }
     }
+}
+
+/// Returns the error of a sandbox that ended before it started its program.
+fn not_started(spec: &ChildSpec) -> PluginError {
+    let command = format!("{} in a sandbox", spec.program.display());
+    let why = "the sandbox failed before it started the program, so the program did not run; the log contains its message";
+    PluginError::SpawnFailed { command, source: std::io::Error::other(why) }
 }

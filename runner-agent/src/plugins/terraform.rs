@@ -279,7 +279,9 @@ impl Plugin for Terraform {
         }
         // A tool that was killed may not have reported every operation that it began.
         let has_exited = matches!(ended, Ok(ChildEnd::Exit(_)));
-        self.changed_nothing = has_exited && !progress.has_started();
+        // A sandbox can fail before it starts the tool.
+        let is_not_started = matches!(ended, Err(Halt::Error(PluginError::SpawnFailed { .. })));
+        self.changed_nothing = is_not_started || (has_exited && !progress.has_started());
         ended?.require_success(&progress.with_first_error("apply"))
     }
 

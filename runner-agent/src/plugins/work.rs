@@ -17,8 +17,9 @@ use super::{
     cluster::{ALLOWS as KUBECONFIG_ALLOWS, KUBECONFIG},
     contract::{JobContext, PluginError},
     plugin::{IoContext, Operation, Work},
+    process::{ChildSpec, Code},
 };
-use crate::state::StateStore;
+use crate::{isolation::Sandbox, state::StateStore};
 
 /// Search path of tools if the customer sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -91,6 +92,11 @@ impl<'a> Work<'a> {
     /// Returns the time from the stop signal to SIGKILL.
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_millis(self.manifest.timeouts.grace_ms)
+    }
+
+    /// Returns the sandbox of a program, if it has one.
+    pub(crate) fn sandbox(&self, spec: &ChildSpec) -> Option<&Sandbox> {
+        self.job.sandbox.as_ref().filter(|_| spec.code == Code::Job)
     }
 
     /// Returns the environment of every child of this job. Values of the runner and the customer

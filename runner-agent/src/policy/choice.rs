@@ -6,6 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use domain::isolation::IsolationLevel;
+use schemas::runner::JobKind;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -91,8 +93,13 @@ fn record_of(data: &Data) -> PathBuf {
 
 /// Records the policy of a runner that is about to enrol. Writes a starting policy only to the
 /// default path, and only if that path was not recorded. A file that the customer named, or that
-/// disappeared, may have had rules. A policy without rules must not replace it.
-pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
+/// disappeared, may have had rules. A policy without rules must not replace it. `level` is the level
+/// of isolation that a starting policy selects.
+pub fn begin(
+    data: &Data,
+    requested: Option<Choice>,
+    level: Option<IsolationLevel>,
+) -> anyhow::Result<Choice> {
     let recorded = Choice::recorded(data)?;
     let default = Choice::File(data.path(FILE));
     let choice = requested.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
@@ -108,19 +115,64 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
                 change_to(data, &Choice::File("FILE".into()))
             );
         }
-        data::replace(path, STARTING.as_bytes()).with_context(|| {
+        data::replace(path, starting(level).as_bytes()).with_context(|| {
             let path = path.display();
             format!("cannot write a starting policy to {path} (create the file, or name another one with --policy)")
         })?;
         info!(path = %path.display(), "Wrote a starting policy without rules: it allows everything that the server signs, within the fixed limits of the runner");
     }
-    choice.policy()?;
+    agrees(&choice.policy()?, level)?;
     choice.record(data)?;
     Ok(choice)
 }
 
+/// Returns the policy that `begin` would use, without a change. `None` if `begin` would fail because
+/// there is no file.
+pub fn preview(
+    data: &Data,
+    requested: Option<&Choice>,
+    level: Option<IsolationLevel>,
+) -> anyhow::Result<Option<Policy>> {
+    let recorded = Choice::recorded(data)?;
+    let default = Choice::File(data.path(FILE));
+    match requested.or(recorded.as_ref()).unwrap_or(&default) {
+        choice @ Choice::File(path) if !path.exists() && choice.is_same(&default) => {
+            toml::from_str(&starting(level)).context("cannot parse the starting policy").map(Some)
+        }
+        Choice::File(path) if !path.exists() => Ok(None),
+        choice @ (Choice::File(_) | Choice::None) => Ok(Some(choice.policy()?)),
+    }
+}
+
+/// Checks that a policy has the level of the command line.
+fn agrees(policy: &Policy, level: Option<IsolationLevel>) -> anyhow::Result<()> {
+    let Some(level) = level else { return Ok(()) };
+    if policy.isolation(JobKind::Apply) == Some(level) {
+        return Ok(());
+    }
+    let level = level.as_str();
+    bail!(
+        "cannot use --isolation {level}: the policy already exists; add the line `isolation = \"{level}\"` to it instead"
+    )
+}
+
+/// Returns the contents of a new policy file.
+fn starting(level: Option<IsolationLevel>) -> String {
+    match level {
+        None => STARTING.to_owned(),
+        Some(level) => {
+            let line = format!("version = 1\nisolation = \"{}\"\n", level.as_str());
+            STARTING.replacen("version = 1\n", &line, 1)
+        }
+    }
+}
+
 /// Returns the policy of a runner that has enrolled. A start cannot change a recorded policy.
-pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
+pub fn resume(
+    data: &Data,
+    requested: Option<Choice>,
+    level: Option<IsolationLevel>,
+) -> anyhow::Result<Choice> {
     let choice = match (Choice::recorded(data)?, requested) {
         (Some(recorded), None) => recorded,
         (Some(recorded), Some(requested)) if recorded.is_same(&requested) => recorded,
@@ -138,12 +190,13 @@ pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> 
             data.root().display()
         ),
     };
-    choice.policy().with_context(|| {
+    let policy = choice.policy().with_context(|| {
         format!(
             "cannot start with the recorded policy {choice} (restore its file, or change the policy: `{}`)",
             change_to(data, &Choice::File("FILE".into()))
         )
     })?;
+    agrees(&policy, level)?;
     Ok(choice)
 }
 
@@ -163,7 +216,7 @@ mod tests {
     fn a_starting_policy_is_a_policy_without_rules() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
-        let choice = begin(&data, None).unwrap();
+        let choice = begin(&data, None, None).unwrap();
         assert_eq!(choice, Choice::File(data.path("policy.toml")));
         assert_eq!(choice.policy().unwrap(), Policy::without_rules());
         assert_eq!(Choice::recorded(&data).unwrap(), Some(choice));
@@ -181,7 +234,8 @@ mod tests {
         };
         let misspelled = dir.path().join("polcy.toml");
         let before = (names(dir.path()), names(data.root()));
-        let error = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
+        let error =
+            begin(&data, Some(Choice::File(misspelled.clone())), None).unwrap_err().to_string();
         assert!(
             error.contains("polcy.toml does not exist") && error.contains("policy set"),
             "{error}"
@@ -191,14 +245,36 @@ mod tests {
         // A full path through a link to the default file counts as the default path.
         std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
         let default = Choice::File(dir.path().join("link/policy.toml"));
-        begin(&data, Some(default.clone())).unwrap();
+        begin(&data, Some(default.clone()), None).unwrap();
         // Once a policy is recorded, the default file is not written again.
         fs::remove_file(data.path(FILE)).unwrap();
         for requested in [None, Some(default)] {
-            let error = begin(&data, requested).unwrap_err().to_string();
+            let error = begin(&data, requested, None).unwrap_err().to_string();
             assert!(error.contains("does not exist"), "{error}");
         }
         assert!(!data.path(FILE).exists());
+    }
+
+    #[test]
+    fn a_starting_policy_has_the_level_of_the_command_line_and_an_existing_one_must_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let process = Some(IsolationLevel::Process);
+        let expected = preview(&data, None, process).unwrap().unwrap();
+        assert_eq!(Choice::recorded(&data).unwrap(), None);
+        let choice = begin(&data, None, process).unwrap();
+        assert_eq!(choice.policy().unwrap(), expected);
+        assert_eq!(expected.isolation(JobKind::Apply), process);
+        // A repeated start with the same options succeeds.
+        assert_eq!(begin(&data, None, process).unwrap(), choice);
+        assert_eq!(resume(&data, None, process).unwrap(), choice);
+        for result in [begin(&data, None, Some(IsolationLevel::Sandbox)), {
+            fs::write(data.path(FILE), "version = 1\n").unwrap();
+            resume(&data, None, process)
+        }] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("the policy already exists"), "{error}");
+        }
     }
 
     #[test]

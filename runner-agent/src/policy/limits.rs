@@ -46,3 +46,14 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Dura
     let number: u32 = number.parse().map_err(|_| wrong())?;
     Ok(Some(Duration::from_secs(u64::from(number) * seconds)))
 }
+
+/// Reads a size: a whole number and its unit, such as `512MiB` or `4GiB`.
+pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let parsed = [("MiB", 20), ("GiB", 30)].into_iter().find_map(|(unit, shift)| {
+        let number: u32 = text.strip_suffix(unit)?.parse().ok()?;
+        (number > 0).then_some(u64::from(number) << shift)
+    });
+    let why = || serde::de::Error::custom(format!("{text:?} is not a size such as 512MiB or 4GiB"));
+    parsed.map(Some).ok_or_else(why)
+}

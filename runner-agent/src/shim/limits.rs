@@ -1,21 +1,62 @@
-//! Limits of a child: its time, its time without output, and its memory.
+//! Limits of a job: its time, its time without output, its memory and its processes.
 use std::time::{Duration, Instant};
 
-use schemas::manifest::Limits;
+use domain::isolation::IsolationLevel;
 
-use super::order::{CancelOrder, StopCause};
-use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
+use super::order::{CancelOrder, JobLimits, StopCause};
+use crate::{
+    cgroup::{Exceeded, Limiter},
+    data::JobDir,
+    host,
+    plugins::Cancel,
+    processes::{self, RunningProcess},
+    shim::recorder::Recorder,
+};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Returns the prefix of every command of a job: a shell that limits its virtual memory and then
-/// executes the command.
-pub fn wrapper(limits: &Limits) -> Vec<String> {
-    let Some(bytes) = limits.memory_bytes else { return Vec::new() };
-    let script = format!("ulimit -v {} && exec \"$@\"", bytes / 1024);
-    ["/bin/sh", "-c", &script, "stead-limits"].map(String::from).to_vec()
+/// Grace period of a job that exceeded a limit.
+const LIMIT_GRACE: Duration = Duration::from_secs(5);
+
+/// Limit of processes and threads in a sandbox if the policy sets none.
+const DEFAULT_PROCESSES: u32 = 4096;
+
+/// Returns the limit of processes if the policy sets none. Only the kernel enforces it.
+pub(super) fn default_processes(level: IsolationLevel) -> Option<u32> {
+    match level {
+        // The policies of existing installs have no limit.
+        IsolationLevel::Process => None,
+        IsolationLevel::Sandbox => Some(DEFAULT_PROCESSES),
+    }
+}
+
+impl From<Exceeded> for StopCause {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Memory => StopCause::Memory,
+            Exceeded::Processes => StopCause::Processes,
+        }
+    }
+}
+
+/// Describes the limits of a job and what enforces them, for its log.
+pub(super) fn text(limits: &JobLimits, limiter: &Limiter) -> String {
+    let (mut enforced, mut missing) = (Vec::new(), Vec::new());
+    let by = |is_kernel| if is_kernel { "by the kernel" } else { "by checks" };
+    let (of_memory, of_processes) = (limiter.limits_memory(), limiter.limits_processes());
+    match limits.memory_bytes {
+        Some(bytes) => enforced.push(format!("memory {} MiB {}", bytes >> 20, by(of_memory))),
+        None => missing.push("memory"),
+    }
+    match limits.processes.or(of_processes.then_some(DEFAULT_PROCESSES)) {
+        Some(most) => enforced.push(format!("processes and threads {most} {}", by(of_processes))),
+        None => missing.push("processes"),
+    }
+    missing.extend(["processor time", "disk"]);
+    let enforced = if enforced.is_empty() { "none".into() } else { enforced.join(", ") };
+    format!("limits: {enforced}; not enforced: {}", missing.join(", "))
 }
 
 /// Watches one execution. Stops it on a cancel request, at its deadline, or after too long without
@@ -29,6 +70,9 @@ pub struct Watch {
     /// Longest grace period that a cancel request can set.
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
+    pub limits: JobLimits,
+    /// Limits of the kernel.
+    limiter: Limiter,
     /// Cause of the first stop request.
     pub cause: Option<StopCause>,
     pub forced_at: Option<Instant>,
@@ -36,12 +80,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(
+    pub(crate) fn new(
         dir: JobDir,
         recorder: Recorder,
         deadline_uptime_ms: u64,
         (grace, max_grace): (Duration, Duration),
         no_output: Option<Duration>,
+        (limits, limiter): (JobLimits, Limiter),
     ) -> Self {
         let (cancel, now) = (Cancel::default(), Instant::now());
         let (cause, forced_at, synced) = (None, None, now);
@@ -53,6 +98,8 @@ impl Watch {
             grace,
             max_grace,
             no_output,
+            limits,
+            limiter,
             cause,
             forced_at,
             synced,
@@ -119,12 +166,44 @@ impl Watch {
                 "the job wrote no output for longer than its limit",
             ));
         }
+        if self.cause.is_none() {
+            self.check_limits();
+        }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
         {
             self.recorder.writer().write_shim_record("the grace period is over: SIGKILL");
             self.cancel.forced.cancel();
         }
+    }
+
+    /// Stops the job if its processes exceed a limit together. Without a limit, lists no processes.
+    fn check_limits(&mut self) {
+        let grace = u64::try_from(LIMIT_GRACE.as_millis()).ok();
+        match self.limiter.exceeded() {
+            // The kernel keeps the job within the limit, so its other programs can save their work.
+            Some(Exceeded::Memory) => return self.stop_at_limit(StopCause::Memory, None),
+            Some(Exceeded::Processes) => return self.stop_at_limit(StopCause::Processes, grace),
+            None => {}
+        }
+        // The kernel counts a page that several processes share once.
+        let memory_bytes = self.limits.memory_bytes.filter(|_| !self.limiter.limits_memory());
+        let processes = self.limits.processes.filter(|_| !self.limiter.limits_processes());
+        if memory_bytes.is_none() && processes.is_none() {
+            return;
+        }
+        let Ok(running) = processes::descendants() else { return };
+        let threads: u32 = running.iter().map(RunningProcess::threads).sum();
+        if processes.is_some_and(|most| threads > most) {
+            self.stop_at_limit(StopCause::Processes, grace);
+        } else if memory_bytes.is_some_and(|most| processes::resident_bytes(&running) > most) {
+            self.stop_at_limit(StopCause::Memory, grace);
+        }
+    }
+
+    fn stop_at_limit(&mut self, cause: StopCause, grace_ms: Option<u64>) {
+        let reason = cause.limit().unwrap_or_default();
+        self.stop(&CancelOrder { grace_ms, ..Self::own_order(cause, reason) });
     }
 
     fn own_order(cause: StopCause, reason: &str) -> CancelOrder {
@@ -137,14 +216,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_limited_for_the_command_and_its_children() {
-        assert!(wrapper(&Limits { memory_bytes: None, output_bytes: 1 }).is_empty());
-        let limited = wrapper(&Limits { memory_bytes: Some(1 << 30), output_bytes: 1 });
-        let output = std::process::Command::new(&limited[0])
-            .args(&limited[1..])
-            .args(["sh", "-c", "ulimit -v"])
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "1048576");
+    fn the_log_names_what_no_limit_covers() {
+        let limits = JobLimits { memory_bytes: Some(4 << 30), processes: Some(100) };
+        assert_eq!(
+            text(&limits, &Limiter::default()),
+            "limits: memory 4096 MiB by checks, processes and threads 100 by checks; not enforced: processor time, disk"
+        );
+        assert_eq!(
+            text(&JobLimits::default(), &Limiter::default()),
+            "limits: none; not enforced: memory, processes, processor time, disk"
+        );
     }
 }

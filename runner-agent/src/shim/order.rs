@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     data::{self, JobDir},
     images::ImageSettings,
+    isolation,
     plugins::{AllowedInKubeconfig, StateAccess},
     tls::Trust,
     values::OpenValues,
@@ -39,6 +40,12 @@ pub struct ShimOrder {
     /// Features that the customer allows in the kubeconfig of a component.
     #[serde(default)]
     pub kubeconfig_allows: AllowedInKubeconfig,
+    /// Isolation of the job's programs.
+    #[serde(default)]
+    pub isolation: isolation::Choice,
+    /// Limits of memory and processes.
+    #[serde(default)]
+    pub limits: JobLimits,
     /// Search path of programs.
     pub path: String,
     /// Directory of the plugin executables.
@@ -74,6 +81,14 @@ impl std::fmt::Debug for ShimOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Order").field("manifest", &self.manifest_digest).finish_non_exhaustive()
     }
+}
+
+/// Limits of all processes of a job together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLimits {
+    /// Resident memory in bytes.
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u32>,
 }
 
 /// Request to stop a running job, from the supervisor or from `stead-runner disable`. The request
@@ -131,6 +146,26 @@ pub enum StopCause {
     Deadline,
     /// The child wrote no output for too long.
     NoOutput,
+    /// The job used more memory than its limit.
+    Memory,
+    /// The job started more processes than its limit.
+    Processes,
     /// The agent or the host stops immediately, or the customer stops all jobs.
     AgentStop,
+}
+
+impl StopCause {
+    /// Returns the reason of a job that exceeded a limit of memory or processes.
+    pub(crate) fn limit(self) -> Option<&'static str> {
+        match self {
+            StopCause::Memory => Some("the job used more memory than its limit"),
+            StopCause::Processes => {
+                Some("the job started more processes and threads than its limit")
+            }
+            StopCause::Cancel
+            | StopCause::Deadline
+            | StopCause::NoOutput
+            | StopCause::AgentStop => None,
+        }
+    }
 }

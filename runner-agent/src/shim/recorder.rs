@@ -29,6 +29,7 @@ use super::{
     redact_socket::Guard,
 };
 use crate::{
+    cgroup::Limiter,
     data::{self, JobDir},
     host::Process,
     journal::{Journal, JournalEvent, Stop},
@@ -102,6 +103,8 @@ pub struct RecordWriter {
     withheld: bool,
     /// Encrypts sensitive outputs. `None` if the runner has no keys of an install.
     encrypter: Option<Encrypter>,
+    /// Limits every program that starts.
+    limiter: Limiter,
 }
 
 const WITHHELD: &str = "[withheld]";
@@ -140,6 +143,7 @@ impl Recorder {
             guard: None,
             withheld: false,
             encrypter: None,
+            limiter: Limiter::default(),
         };
         Ok(Recorder(Arc::new(Mutex::new(writer))))
     }
@@ -166,6 +170,11 @@ impl RecordWriter {
         }
         self.seq = seq;
         self.reports.sync_data()
+    }
+
+    /// Limits the programs that start from now on.
+    pub(super) fn limit_with(&mut self, limiter: Limiter) {
+        self.limiter = limiter;
     }
 
     /// Adds a record of the shim to the log.
@@ -354,7 +363,12 @@ impl Sink for Recorder {
     }
 
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()> {
-        let writer = self.writer();
+        let mut writer = self.writer();
+        if let Err(error) = writer.limiter.admit(pid) {
+            writer.write_shim_record(&format!(
+                "cannot limit the program with pid {pid} by a control group: {error}"
+            ));
+        }
         match Process::of(pid) {
             Ok(process) => writer.journal(JournalEvent::ChildStarted {
                 execution: writer.execution,

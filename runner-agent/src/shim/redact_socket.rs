@@ -69,6 +69,7 @@ impl Guard {
 /// value.
 pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result<PathBuf> {
     let path = dir.redact();
+    data::directory(&dir.redact_dir())?;
     let (_dir, address) = short_path(&path)?;
     let listener = UnixListener::bind(address)?;
     let complete = path.with_extension(COMPLETE);
@@ -198,7 +199,5 @@ fn short_path(path: &Path) -> io::Result<(File, PathBuf)> {
 
 /// Removes the socket and the file next to it.
 pub fn remove(dir: &JobDir) {
-    for path in [dir.redact(), dir.redact().with_extension(COMPLETE)] {
-        let _best_effort = data::remove(&path);
-    }
+    let _best_effort = fs::remove_dir_all(dir.redact_dir());
 }

@@ -54,6 +54,7 @@ fn job_of(event: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<J
         | JournalEvent::Abandoned { job, .. } => Some(*job),
         JournalEvent::Verified { execution, .. }
         | JournalEvent::ChildStarted { execution, .. }
+        | JournalEvent::Isolated { execution, .. }
         | JournalEvent::StateSeen { execution, .. }
         | JournalEvent::StateAccepted { execution, .. }
         | JournalEvent::Cancelling { execution, .. }
@@ -114,6 +115,10 @@ fn description(event: &JournalEvent) -> String {
         JournalEvent::ChildStarted { process, .. } => {
             format!("started a program as process {}", process.pid)
         }
+        JournalEvent::Isolated { isolation, note, .. } => match note.as_str() {
+            "" => format!("isolation: {}", isolation.text()),
+            note => format!("isolation: {}; {note}", isolation.text()),
+        },
         JournalEvent::Cancelling { reason, force: false, .. } => {
             format!("stop requested: {reason}")
         }

@@ -252,7 +252,8 @@ impl StateStore {
 
     /// Returns the size of the largest file: a plugin may keep its state under another name.
     fn largest_file(&self) -> u64 {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let dirs = [self.dir.clone(), self.plugin_dir()];
+        let entries = dirs.iter().flat_map(fs::read_dir).flatten().flatten();
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or(0)
     }
 }

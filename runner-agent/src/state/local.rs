@@ -20,9 +20,9 @@ use schemas::runner::{StateHead, StateUpload};
 use super::{StateStore, mark_of};
 use crate::data;
 
-const ENCRYPTED: &str = "state.encrypted";
+pub(super) const ENCRYPTED: &str = "state.encrypted";
 const NEXT: &str = "state.encrypted.next";
-const UPLOADED: &str = "state.uploaded";
+pub(super) const UPLOADED: &str = "state.uploaded";
 /// File of earlier versions. Another file with its name and this suffix is the moved one.
 const PLAIN: [&str; 2] = [super::STATE, "terraform.tfstate.backup"];
 const MOVED: &str = ".moved";

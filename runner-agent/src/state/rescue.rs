@@ -50,7 +50,7 @@ impl StateStore {
 
     /// Encrypts a state that Terraform left behind, and removes its file.
     fn rescue_file(&self, from: &Path, execution: ExecutionId) -> io::Result<()> {
-        self.store_rescue(&Zeroizing::new(fs::read(from)?), execution)?;
+        self.store_rescue(&Zeroizing::new(data::read_without_links(from)?), execution)?;
         data::remove(from)
     }
 
@@ -94,7 +94,7 @@ impl StateStore {
 }
 
 fn has_content(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
+    fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
 
 /// Returns the bytes of the member `state` exactly as Terraform printed them, because a number must

@@ -21,6 +21,7 @@ use crate::{
     approval::{self, ApprovalOutcome, ApprovalRequest},
     client::{ApiRequest, ApiResponse},
     disable, host, ids,
+    isolation::{self, Trial},
     journal::JournalEvent,
     policy::{Policy, Refusal, publishers},
     shim::order::CancelOrder,
@@ -256,6 +257,7 @@ async fn authorize(
     written.and_then(|()| agent.journal.write(verified_event)).map_err(journal_refusal)?;
     let policy = policy(agent)?;
     allows(agent, &policy, manifest)?;
+    isolation::choose(&policy, manifest.kind, &Trial::of(&agent.data)).await?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
@@ -297,6 +299,7 @@ pub(super) async fn reauthorize(
     }
     let policy = policy(agent)?;
     allows(agent, &policy, &verified.manifest)?;
+    isolation::choose(&policy, verified.manifest.kind, &Trial::of(&agent.data)).await?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }

@@ -41,6 +41,7 @@ impl UnstartedManifests {
             | JournalEvent::Claimed { .. }
             | JournalEvent::Spawned { .. }
             | JournalEvent::ChildStarted { .. }
+            | JournalEvent::Isolated { .. }
             | JournalEvent::Cancelling { .. }
             | JournalEvent::Reported { .. }
             | JournalEvent::ApprovalDecided { .. }

@@ -107,6 +107,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
             | JournalEvent::LogRejected { .. }
             | JournalEvent::ApprovalRequested { .. }
             | JournalEvent::ApprovalDecided { .. }
+            | JournalEvent::Isolated { .. }
             | JournalEvent::Cancelling { .. }
             | JournalEvent::Checkpoint { .. }
             | JournalEvent::EpochAccepted { .. }
@@ -158,7 +159,7 @@ impl OpenClaim {
         lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {
             match report.body {
                 ReportBody::Finished(last) => Some(last),
-                ReportBody::Started {}
+                ReportBody::Started { .. }
                 | ReportBody::Phase { .. }
                 | ReportBody::Plan(_)
                 | ReportBody::Outputs { .. }

@@ -90,7 +90,7 @@ impl ReportQueue {
             ReportBody::Finished(_) => true,
             // A shim that refuses a job reports the refusal and then its final report.
             ReportBody::Refused { .. } => self.has_no_shim_report(),
-            ReportBody::Started {}
+            ReportBody::Started { .. }
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
+    num::NonZeroU32,
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
@@ -31,13 +32,14 @@ use super::{Agent, recover::ClaimStage};
 use crate::{
     data,
     host::{self, Process},
+    isolation::{self, Trial},
     journal::{JournalEvent, Position},
     plugins::{self, StateAccess},
     policy::{Policy, Refusal},
     processes,
     shim::{
         self,
-        order::{CancelOrder, ShimOrder},
+        order::{CancelOrder, JobLimits, ShimOrder},
         recorder::{MAX_DETAIL_BYTES, truncate},
     },
     state::StateKeys,
@@ -83,8 +85,12 @@ pub(super) async fn start(
     received_uptime_ms: u64,
 ) -> anyhow::Result<ClaimStage> {
     let execution = claimed.execution;
-    let job_of = (verified, policy, values);
-    let prepared = prepare(agent, job, claimed, job_of, received_uptime_ms);
+    let trial = Trial::of(&agent.data);
+    let isolation = isolation::choose(policy, verified.manifest.kind, &trial).await;
+    let prepared = isolation.map_err(anyhow::Error::new).and_then(|isolation| {
+        let job_of = (verified, policy, isolation, values);
+        prepare(agent, job, claimed, job_of, received_uptime_ms)
+    });
     let started = match prepared.and_then(|order| Ok((fork(agent, job, execution)?, order))) {
         Ok((shim, order)) => send_order(agent, execution, shim, order).await,
         Err(error) => Err(error),
@@ -107,7 +113,7 @@ fn prepare(
     agent: &Agent,
     job: JobId,
     claimed: &Claimed,
-    (verified, policy, values): (&Verified, &Policy, OpenValues),
+    (verified, policy, isolation, values): (&Verified, &Policy, isolation::Choice, OpenValues),
     received_uptime_ms: u64,
 ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let execution = claimed.execution;
@@ -120,7 +126,7 @@ fn prepare(
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
     // A cancellation must not need disk space that the job has filled.
     data::keep_reserve(&dir.cancel())?;
-    let mut order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
+    let mut order = order(agent, claimed, verified, (policy, isolation), deadline_uptime_ms)?;
     order.values = values;
     let order = Zeroizing::new(serde_json::to_vec(&order)?);
     agent.journal.write(JournalEvent::Spawning { job, execution })?;
@@ -154,7 +160,7 @@ fn order(
     agent: &Agent,
     claimed: &Claimed,
     verified: &Verified,
-    policy: &Policy,
+    (policy, isolation): (&Policy, isolation::Choice),
     deadline_uptime_ms: u64,
 ) -> anyhow::Result<ShimOrder> {
     let names = agent.settings.pass_env.iter().chain(&policy.pass_env);
@@ -175,6 +181,11 @@ fn order(
         pass_env,
         git_env,
         kubeconfig_allows: policy.kubeconfig_allows.clone(),
+        isolation,
+        limits: JobLimits {
+            memory_bytes: policy.max_memory,
+            processes: policy.max_processes.map(NonZeroU32::get),
+        },
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
         images: agent.settings.images.clone(),

@@ -146,13 +146,14 @@ async fn an_approval_does_not_override_rules_that_changed_meanwhile() {
     let rule = async |agent: &Agent| {
         claim::reauthorize(agent, verified()).await.err().map(|refusal| refusal.rule)
     };
+    let policy = dir.path().join("policy.toml");
+    std::fs::write(&policy, "version = 1\nisolation = \"process\"").unwrap();
+    crate::policy::Choice::File(policy.clone()).record(&agent.data).unwrap();
     assert_eq!(rule(&agent).await, None);
     crate::disable::disable(&agent.data, "freeze", false).unwrap();
     assert_eq!(rule(&agent).await.as_deref(), Some("disabled"));
     crate::disable::enable(&agent.data).unwrap();
-    let policy = dir.path().join("policy.toml");
     std::fs::write(&policy, "version = 1\nkinds = [\"plan\"]").unwrap();
-    crate::policy::Choice::File(policy).record(&agent.data).unwrap();
     assert_eq!(rule(&agent).await.as_deref(), Some("kinds"));
 }
 

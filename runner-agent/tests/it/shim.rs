@@ -1,25 +1,103 @@
 //! Tests of the shim as a real process: its files, the environment of its child, and its end.
 use std::{
+    cell::{Cell, RefCell},
     fs,
     io::Write as _,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    ids::{ExecutionId, JobId},
+    isolation::IsolationLevel,
+};
 use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
+    isolation::{self, Choice, Trial},
     journal::{self, JournalEvent},
-    shim::order::{CancelOrder, ShimOrder, StopCause},
+    policy::Policy,
+    shim::order::{CancelOrder, JobLimits, ShimOrder, StopCause},
     tls::Trust,
 };
-use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
+use schemas::runner::{
+    FailureReason, Finished, JobKind, LogRecord, LogStream, Outcome, Report, ReportBody,
+};
 use serde_json::{Value, json};
 
+/// Declares each of these tests again, with the job in a sandbox.
+macro_rules! also_in_sandbox {
+    ($($test:ident),* $(,)?) => {
+        mod in_sandbox {
+            $(
+                #[test]
+                fn $test() {
+                    crate::shim::in_sandbox(super::$test);
+                }
+            )*
+        }
+    };
+}
+
 mod descendants;
+mod hostile;
+mod limits;
 mod mount;
 mod redaction;
+mod sandbox;
+
+also_in_sandbox!(
+    a_child_gets_only_the_environment_of_its_job,
+    a_value_is_redacted_in_outputs_and_in_other_spellings,
+    a_value_is_redacted_after_a_script_registered_it,
+    a_shim_leads_its_own_session_and_records_its_process,
+    a_cancel_sends_the_stop_signal_first,
+    a_cancel_that_cannot_be_read_stops_the_job,
+    a_passed_deadline_and_missing_output_end_a_child,
+    a_step_at_its_timeout_gets_its_grace_period,
+    the_exit_code_of_a_child_is_reported,
+);
+
+thread_local! {
+    /// Isolation of the jobs of the test on this thread.
+    static ISOLATION: RefCell<Choice> = RefCell::default();
+    /// Limits of those jobs.
+    static LIMITS: Cell<JobLimits> = Cell::default();
+    /// First directories of their search path.
+    static SEARCHED: RefCell<Vec<PathBuf>> = RefCell::default();
+}
+
+/// Returns the isolation of a sandbox, as the runner chooses it. On a host that does not support one,
+/// reports the test as skipped.
+fn sandbox_or_skip() -> Option<Choice> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    fs::write(&file, "version = 1\nisolation = \"sandbox\"\n").unwrap();
+    let policy = Policy::read(&file).unwrap();
+    let trial =
+        Trial { runner: env!("CARGO_BIN_EXE_stead-runner").into(), dir: dir.path().to_owned() };
+    // A test may have a runtime of its own.
+    let choosing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(isolation::choose(&policy, JobKind::Action, &trial))
+    });
+    match choosing.join().unwrap() {
+        Ok(choice) => Some(choice),
+        Err(refusal) => {
+            skip(&format!("needs bubblewrap and passt: {refusal}"));
+            None
+        }
+    }
+}
+
+/// Runs a test whose jobs run in a sandbox.
+fn in_sandbox(test: fn()) {
+    if let Some(choice) = sandbox_or_skip() {
+        ISOLATION.set(choice);
+        test();
+    }
+}
 
 const CANARY: &str = "canary-7f3a9c";
 const PASSED: &str = "passed/secret value";
@@ -71,6 +149,8 @@ fn begin(
     program: impl FnOnce(&Data) -> Command,
 ) -> Run {
     let (job, execution) = ids();
+    let mut searched = SEARCHED.with_borrow(Vec::clone);
+    searched.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let mut manifest = json!({
         "version": 1, "job": job, "kind": "action", "class": "unsafe",
         "plugin": {"name": "action", "version": "1"},
@@ -82,7 +162,9 @@ fn begin(
     change(&mut manifest);
     let manifest = manifest.to_string();
     let order = ShimOrder {
+        isolation: ISOLATION.with_borrow(Choice::clone),
         kubeconfig_allows: Default::default(),
+        limits: LIMITS.get(),
         manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
         manifest,
         server: "http://127.0.0.1:9".into(),
@@ -92,7 +174,7 @@ fn begin(
         deadline_uptime_ms: host::uptime_ms() + deadline.as_millis() as u64,
         max_grace_ms: 10_000,
         pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),
-        path: std::env::var("PATH").unwrap(),
+        path: std::env::join_paths(searched).unwrap().into_string().unwrap(),
         plugin_dir: "/nonexistent".into(),
         images: Default::default(),
         values: Default::default(),

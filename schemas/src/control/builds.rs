@@ -72,6 +72,13 @@ pub struct Build {
     /// Condition that the job of the build waits for. Absent if the job does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// Actor that requested the build, such as the publisher of the config version: `prn_…` or
+    /// `system`. Absent in a response of an earlier server.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub requested_by: String,
+    /// Display name of the requester. Absent if the requester has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by_name: Option<String>,
     /// Time when the build was requested.
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,

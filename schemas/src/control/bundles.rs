@@ -1,6 +1,19 @@
 //! Queries for proof bundles and for ranges of the log.
+use std::str::FromStr;
+
 use chrono::{DateTime, Utc};
-use domain::ids::EventId;
+use domain::{
+    access::Access,
+    app::App,
+    build::Build,
+    component::Component,
+    decider::Decider as _,
+    enrolment::Enrolment,
+    ids::{AppId, BuildId, ComponentId, EventId, JobId, PrincipalId, RunId, RunnerId, TokenId},
+    job::Job,
+    run::Run,
+    runner::Runner,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -47,6 +60,45 @@ pub struct BundleQuery {
     /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
+}
+
+impl BundleQuery {
+    /// Query for the object that a user names: a position, an event id, a stream, an id, or the
+    /// name or id of an install.
+    #[must_use]
+    pub fn of(what: &str) -> BundleQuery {
+        let mut query = BundleQuery::default();
+        if let Ok(position) = what.parse() {
+            query.position = Some(position);
+        } else if let Ok(event) = what.parse() {
+            query.event = Some(event);
+        } else if what.contains('/') {
+            query.stream = Some(what.into());
+        } else if let Some(kind) = kind(what) {
+            query.stream = Some(format!("{kind}/{what}"));
+        } else {
+            query.install = Some(what.into());
+        }
+        query
+    }
+}
+
+/// Aggregate type of an id. `None` for any other text, such as the id or the name of an install.
+fn kind(text: &str) -> Option<&'static str> {
+    fn is<I: FromStr>(text: &str) -> bool {
+        text.parse::<I>().is_ok()
+    }
+    let kinds = [
+        (is::<AppId>(text), App::NAME),
+        (is::<ComponentId>(text), Component::NAME),
+        (is::<BuildId>(text), Build::NAME),
+        (is::<RunId>(text), Run::NAME),
+        (is::<JobId>(text), Job::NAME),
+        (is::<RunnerId>(text), Runner::NAME),
+        (is::<PrincipalId>(text), Access::NAME),
+        (is::<TokenId>(text), Enrolment::NAME),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
 /// Entries of other streams in a bundle.

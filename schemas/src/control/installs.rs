@@ -231,6 +231,23 @@ pub struct InstallsQuery {
     /// Filter by the name or id of an app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
+    /// Filter by a part of the name, in upper or lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
+    /// Filter by the config version that the install follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Filter by state, such as `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Filter by the recorded state of the runner, such as `disconnected`, or `none` for installs
+    /// without a runner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
+    /// True to select the installs that need attention: those that are failed or incomplete, or
+    /// whose runner is disconnected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<bool>,
     /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]

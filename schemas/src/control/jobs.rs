@@ -3,6 +3,7 @@ use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, StepId},
+    isolation::Isolation,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -111,6 +112,10 @@ pub struct Attempt {
     /// Time when the plugin started its work. Absent before the start.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub started_at: Option<DateTime<Utc>>,
+    /// Isolation from the runner's host. Absent before the start, and from runners that do not
+    /// report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Time of the end. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,

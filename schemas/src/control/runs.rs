@@ -107,6 +107,25 @@ pub struct RunSummary {
     /// Time of the end. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
+    /// Plans that wait for an approval now. Absent if none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_plans: Option<WaitingPlans>,
+}
+
+/// Plans of a run that wait for an approval, with their changes together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingPlans {
+    /// Number of plans.
+    pub plans: u64,
+    /// Number of resources to create.
+    pub add: u64,
+    /// Number of resources to change.
+    pub change: u64,
+    /// Number of resources to destroy.
+    pub destroy: u64,
+    /// Time when the first of the plans was made.
+    #[serde(with = "moment")]
+    pub since: DateTime<Utc>,
 }
 
 /// Run with its steps.

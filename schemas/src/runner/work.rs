@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
     ids::{ExecutionId, SessionId},
+    isolation::Isolation,
 };
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
@@ -166,7 +167,11 @@ pub const VALUES_BYTES: usize = 512 * 1024;
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum ReportBody {
     /// The plugin starts its work.
-    Started {},
+    Started {
+        /// Isolation of the execution. Absent from runners that do not report it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        isolation: Option<Isolation>,
+    },
     /// The plugin enters a phase of its work. Phases are for display only.
     Phase {
         /// Name of the phase.
@@ -312,7 +317,7 @@ mod tests {
         let expected = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
         assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
-        let started = Report { body: ReportBody::Started {}, ..report };
+        let started = Report { body: ReportBody::Started { isolation: None }, ..report };
         let text = serde_json::to_string(&started).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), started);
     }

@@ -1,8 +1,8 @@
 //! Tests the dashboard in Chromium. `.ci/run` installs the tools and sets `STEAD_TEST_BROWSER`.
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::json;
-use tests::{Runner, Server, edge_api, terraform_or_skip, until};
+use tests::{Runner, Server, edge_api, stdout_of, terraform_or_skip, until};
 
 use super::{TIMEOUT, code};
 
@@ -15,7 +15,12 @@ fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
         return;
     }
     let server = Server::up();
-    server.cli_json(&["apps", "sync", edge_api(server.dir()).to_str().unwrap(), "--wait"]);
+    let app = edge_api(server.dir());
+    // A long log, with colors and markup.
+    let effect = "#!/bin/sh\nset -eu\nfor n in $(seq 2500); do echo \"row $n of the sandbox\"; done\n\
+                  printf '\\033[31mred text\\033[0m\\n<b>markup</b> of a job\\n'\nsleep \"$2\"\n";
+    fs::write(app.join("sandbox/effect.sh"), effect).unwrap();
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let hostile = "company=<img src=x onerror=alert(1)>";
     let create = ["installs", "create", "edge-api", "acme", "--input", hostile];
     let created = server.cli_json(&[&create[..], &["--input", "pace_seconds=1"]].concat());
@@ -25,9 +30,14 @@ fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval")
     });
+    let second = server.dir().join("v2/edge-api");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    stdout_of(Command::new("sh").arg(root.join("examples/edge-api/version-2")).arg(&second));
+    fs::write(second.join("sandbox/effect.sh"), effect).unwrap();
+    server.cli_json(&["apps", "sync", second.to_str().unwrap(), "--wait"]);
     let setup = json!({
         "base": server.control(), "code": code(&server), "token": server.owner_token(),
-        "tools": Path::new(&tools),
+        "tools": Path::new(&tools), "screenshots": std::env::var("STEAD_DASHBOARD_SCREENSHOTS").ok(),
     });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/check.mjs");
     let output = Command::new("node").arg(script).arg(setup.to_string()).output().unwrap();

@@ -52,7 +52,7 @@ async fn complete_plan_from(app: &App, job: JobId, state: StateVersion) {
     let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
-        report(1, Report::Started),
+        report(1, Report::Started { isolation: None }),
         report(2, Report::State { state }),
         report(3, Report::Plan(plan)),
         report(

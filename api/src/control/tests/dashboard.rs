@@ -1,4 +1,5 @@
 //! Forms of the dashboard that change installs, runs and runners.
+mod logs;
 mod settings;
 
 use domain::run::{Run, StepState};

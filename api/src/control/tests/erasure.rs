@@ -98,7 +98,7 @@ async fn install_with_personal_data(app: &App, owner: &Client) -> (InstallId, Jo
             for command in [
                 JobCommand::Queue(work),
                 JobCommand::Claim { execution, runner, session, claim_id },
-                report(1, Report::Started),
+                report(1, Report::Started { isolation: None }),
                 report(2, Report::Outputs { outputs }),
                 report(3, Report::Finished(failed)),
             ] {

@@ -39,7 +39,7 @@ async fn run(started: &Started, job: JobId, reports: Vec<Report>) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "claim".to_owned());
     let mut commands = vec![JobCommand::Claim { execution, runner, session, claim_id }];
-    let reports = [vec![Report::Started], reports].concat();
+    let reports = [vec![Report::Started { isolation: None }], reports].concat();
     commands.extend((1..).zip(reports).map(|(seq, report)| JobCommand::Report {
         execution,
         seq,

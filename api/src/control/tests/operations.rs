@@ -82,7 +82,12 @@ async fn resolution_is_shown_with_its_user_and_reason() {
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
-        JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None },
+        JobCommand::Report {
+            execution,
+            seq: 1,
+            report: Report::Started { isolation: None },
+            signed: None,
+        },
         JobCommand::DeclareLost { execution, loss_reason: LossReason::ExecutionNotInJournal },
     ];
     testing::append_commands(app, job, commands).await;

@@ -124,7 +124,7 @@ pub(super) async fn complete_job(app: &App, job: JobId, result: Report) {
     let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
-        report(1, Report::Started),
+        report(1, Report::Started { isolation: None }),
         report(2, result),
         report(
             3,

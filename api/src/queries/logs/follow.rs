@@ -10,7 +10,7 @@ use futures::Stream;
 use serde::Deserialize;
 
 use super::CHUNK;
-use crate::{extract::Caller, problem::Problem, state::App};
+use crate::{extract::Caller, logs::LineCursor, problem::Problem, state::App};
 
 /// Interval at which the state of an idle log is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
@@ -27,23 +27,19 @@ pub(super) async fn offset_after(
     execution: ExecutionId,
     n: u64,
 ) -> Result<u64, Problem> {
-    let length = app.logs.length(execution).await?;
-    let (mut at, mut lines) = (0, Lines::default());
-    while at < length {
-        let chunk = app.logs.read(execution, at..length.min(at + CHUNK)).await?;
-        if chunk.is_empty() {
-            break;
-        }
-        at += chunk.len() as u64;
-        lines.buffer.extend_from_slice(&chunk);
-        while let Some((number, line)) = lines.next() {
-            if number > n {
-                let unread = lines.buffer.len() as u64 + line.len() as u64 + 1;
-                return Ok(at - unread);
+    let index = app.logs.index(execution).await?;
+    let (mark, end) = (index.mark(n), index.end());
+    drop(index);
+    let mut cursor = LineCursor::at(mark.offset);
+    while let Some((mut at, lines)) = app.logs.lines(execution, &mut cursor, end).await? {
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if serde_json::from_slice(line).is_ok_and(|of: RecordNumber| of.n > n) {
+                return Ok(at);
             }
+            at += line.len() as u64;
         }
     }
-    Ok(length)
+    Ok(end)
 }
 
 /// Item of a followed log.
@@ -108,23 +104,14 @@ pub(crate) async fn follow(
     })
 }
 
-/// Change of a followed log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Growth {
-    /// The log has more bytes.
-    Grown,
-    /// The log is complete.
-    Finalized,
-}
-
-/// Streams the growth of an attempt's log, at most one item per interval. If the token becomes
-/// invalid, the stream ends.
+/// Streams an item after each growth of an attempt's log and after its end, at most one per interval.
+/// If the token becomes invalid, the stream ends.
 pub(crate) async fn growth(
     app: App,
     caller: Caller,
     (job, attempt): (JobId, u32),
     interval: Duration,
-) -> Result<impl Stream<Item = Growth>, Problem> {
+) -> Result<impl Stream<Item = ()>, Problem> {
     caller.authorize("GET", "/v1/jobs/{job}/attempts/{attempt}/log")?;
     let execution = super::execution(&app, job, attempt).await?;
     let mut have = app.logs.follow(execution);
@@ -136,11 +123,11 @@ pub(crate) async fn growth(
             let finalized = is_finalized(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
             if known.replace(length) != Some(length) {
-                yield Growth::Grown;
+                yield ();
                 tokio::time::sleep(interval).await;
             }
             if finalized {
-                yield Growth::Finalized;
+                yield ();
                 break;
             }
             tokio::select! {

@@ -25,6 +25,7 @@ impl Lookup<'_> {
     pub(crate) async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
         prefetch::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app))
             .await?;
+        self.for_actors(rows.iter().map(|row| &row.requested_by)).await?;
         let jobs = rows.iter().filter_map(|row| match row.state {
             State::Building { job } => Some(job),
             State::NotCreated

@@ -32,6 +32,8 @@ pub(crate) async fn build(
         reason: None,
         detail: None,
         waiting: None,
+        requested_by: row.requested_by.to_string(),
+        requested_by_name: lookup.name(&row.requested_by),
         requested_at: row.requested_at,
         ended_at: row.ended_at,
     };

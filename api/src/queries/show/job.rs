@@ -150,6 +150,7 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
         phase: row.phases.last().map(|(phase, _)| phase.clone()),
         claimed_at: row.claimed_at,
         started_at: row.started_at,
+        isolation: row.isolation.clone(),
         ended_at: row.ended_at,
         exit_code: row.exit_code,
         signal: row.signal,

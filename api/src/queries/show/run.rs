@@ -12,7 +12,7 @@ use projections::views::{
     installs, jobs, runs,
     waiting::{self, WaitContext},
 };
-use schemas::control::runs::{Decision, Plan, Preflight, Run, RunSummary, Step};
+use schemas::control::runs::{Decision, Plan, Preflight, Run, RunSummary, Step, WaitingPlans};
 
 use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
@@ -39,7 +39,30 @@ pub(crate) async fn summary(
         steps_ended: row.state.steps.iter().filter(|step| step.state.is_over()).count() as u64,
         requested_at: row.requested_at,
         ended_at: row.ended_at,
+        waiting_plans: waiting_plans(row),
     }))
+}
+
+/// Adds up the plans that wait for an approval. Returns `None` if none can be approved now.
+fn waiting_plans(row: &runs::Row) -> Option<WaitingPlans> {
+    if row.state_name() != "waiting_for_approval" {
+        return None;
+    }
+    let mut sum: Option<WaitingPlans> = None;
+    for step in &row.state.steps {
+        if let StepState::AwaitingApproval { plan, .. } = &step.state {
+            let planned_at = row.times.get(&step.spec.step).and_then(|times| times.planned_at);
+            let since = planned_at.unwrap_or(row.requested_at);
+            let none = WaitingPlans { plans: 0, add: 0, change: 0, destroy: 0, since };
+            let sum = sum.get_or_insert(none);
+            sum.plans += 1;
+            sum.add += plan.add;
+            sum.change += plan.change;
+            sum.destroy += plan.destroy;
+            sum.since = sum.since.min(since);
+        }
+    }
+    sum
 }
 
 /// Converts a run with its steps. Returns `None` for a run without a request.

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     check,
+    isolation::Isolation,
     job::{ExecutionResult, FailureReason, Report},
 };
 use schemas::{
@@ -22,7 +23,9 @@ const MAX_NAME_CHARS: usize = 64;
 /// Converts a report body, or returns `None` for a report that is only displayed.
 pub(super) fn to_report(body: ReportBody) -> Option<Report> {
     Some(match body {
-        ReportBody::Started {} => Report::Started,
+        ReportBody::Started { isolation } => {
+            Report::Started { isolation: isolation.map(Isolation::without_repetitions) }
+        }
         ReportBody::Phase { name } => Report::Phase { phase: name },
         ReportBody::Plan(plan) => Report::Plan(plan),
         ReportBody::Outputs { outputs, .. } => {

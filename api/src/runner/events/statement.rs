@@ -127,7 +127,7 @@ impl StatementFields {
                 let not_ended = Vec::new();
                 Some(StatementFields { outcome, reason, exit_code, signal, log, not_ended })
             }
-            ReportBody::Started {}
+            ReportBody::Started { .. }
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }

@@ -106,3 +106,31 @@ pub(super) fn enrolment(caller: &Caller, install: &Install) -> Markup {
         },
     )
 }
+
+/// Form that accepts a state of a component which the runner refuses.
+pub(super) fn accepted_state(caller: &Caller, install: &Install) -> Markup {
+    panel(
+        "State of a component",
+        &html! {
+            details id="accept-state" {
+                summary { "Accept a state that the runner refuses" }
+                form.stacked method="post" action=(target(install, "accept-state")) {
+                    (frame::change_fields(caller, "accept-state"))
+                    p { "After a restore of a backup or a change outside of Stead, the runner refuses a state that is older or has another lineage. The lineage and the serial are in the refusal." }
+                    label {
+                        "Component"
+                        select name="component" {
+                            @for component in install.sandbox.iter().chain(&install.components) { option value=(component.name) { (component.name) } }
+                        }
+                    }
+                    label { "Lineage" input type="text" name="lineage" required maxlength="128"; }
+                    label { "Serial" input type="text" name="serial" inputmode="numeric" pattern="[0-9]+" required; }
+                    label.check { input type="checkbox" name="force" value="true"; "Accept it even if the server does not have it as the newest state. Later jobs are refused until the runner's host has this state." }
+                    label { "Type the name of the install: " (install.name) input type="text" name="confirm" required autocomplete="off"; }
+                    label { "Reason" input type="text" name="reason" required maxlength="2000"; }
+                    div { button.danger type="submit" { "Accept the state" } }
+                }
+            }
+        },
+    )
+}

@@ -63,7 +63,7 @@ fn only_owners_get_the_forms_that_change_installs_runners_and_jobs() {
         }
         forms(upgrade(&who, &upgrade_page("plain", 2)), "/upgrade\"");
         forms(diff(&who, &DiffPage { app: app_of("a"), diff: diff_of("a") }), "/upgrade?to=2\"");
-        forms(runner(&who, &runner_of("plain")), "/control\"");
+        forms(runner(&who, &history::runner_page("plain")), "/control\"");
         forms(job(&who, &unknown, &LogPage::default()), "/resolve\"");
         forms(job(&who, &job_of("plain"), &LogPage::default()), "/cancel\"");
     }
@@ -106,8 +106,8 @@ fn an_install_moves_only_to_a_version_that_it_can_follow() {
 
 #[test]
 fn a_revoked_runner_has_no_control() {
-    let mut revoked = runner_of("plain");
-    revoked.state = "revoked".into();
+    let mut revoked = history::runner_page("plain");
+    revoked.runner.state = "revoked".into();
     let html = runner(&caller("owner", "a"), &revoked).into_string();
     assert!(!html.contains("/control\""), "{html}");
 }

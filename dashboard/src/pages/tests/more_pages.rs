@@ -48,7 +48,7 @@ pub(super) fn build_of(text: &str, state: &str) -> schemas::control::builds::Bui
         "component": format!("cmp_{ULID}"), "component_name": text, "kind": text, "config_version": 1,
         "commit": text, "reused_build": format!("bld_{ULID}"), "state": state, "job": format!("job_{ULID}"),
         "artifact": {"repository": text, "digest": digest(), "size_bytes": 9}, "reason": text, "detail": text,
-        "waiting": {"for": text, "detail": text}, "requested_at": TIME,
+        "waiting": {"for": text, "detail": text}, "requested_by": text, "requested_by_name": text, "requested_at": TIME,
     }))
     .unwrap()
 }
@@ -99,6 +99,12 @@ fn configured(text: &str, has_secret: bool) -> ConfiguredWebhook {
     ConfiguredWebhook { name: text.into(), secret: has_secret.then(|| text.into()) }
 }
 
+fn find_page(text: &str) -> FindPage {
+    let found = || vec![Found { id: format!("ins_{ULID}"), name: text.into() }];
+    // A text that no page contains: the pages that match would differ.
+    FindPage { text: format!("zz {text}"), installs: found(), apps: found() }
+}
+
 /// The pages of this file, with this text in every place that another party can fill.
 pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
     let app = app_of(text);
@@ -117,6 +123,7 @@ pub(super) fn pages(who: &Caller, text: &str) -> Vec<(&'static str, Markup)> {
         ("webhook", webhook(who, &webhook_page(text))),
         ("signing secret", configured_webhook(who, &configured(text, true))),
         ("repeated signing secret", configured_webhook(who, &configured(text, false))),
+        ("find", find(who, &find_page(text))),
         ("settings", settings(who, &settings_page(text))),
         ("new token", new_token(who, &new_token_of(text, Some(text)))),
         ("repeated token", new_token(who, &new_token_of(text, None))),

@@ -7,7 +7,7 @@ fn after(event: &JobEvent) -> Option<JobEvent> {
     let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();
     Some(match event {
         JobEvent::Queued(_) => claimed_by(A, 1),
-        JobEvent::Claimed { .. } => JobEvent::Started { execution, seq: 1 },
+        JobEvent::Claimed { .. } => JobEvent::Started { execution, seq: 1, isolation: None },
         JobEvent::Started { .. } => phase_at(seq, "init"),
         JobEvent::PhaseEntered { .. } => JobEvent::PlanProduced { execution, seq, plan: plan() },
         JobEvent::PlanProduced { .. } => {

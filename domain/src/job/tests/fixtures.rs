@@ -62,7 +62,7 @@ pub fn report(execution: ExecutionId, seq: u64, report: Report) -> JobCommand {
     JobCommand::Report { execution, seq, report, signed: None }
 }
 pub fn start(execution: ExecutionId) -> JobCommand {
-    report(execution, 1, Report::Started)
+    report(execution, 1, Report::Started { isolation: None })
 }
 pub fn finish(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
     report(execution, seq, Report::Finished(result))
@@ -178,7 +178,7 @@ pub fn claimed(class: JobClass) -> Vec<JobEvent> {
     and(queued(class), [claimed_by(A, 1)])
 }
 pub fn running(class: JobClass) -> Vec<JobEvent> {
-    and(claimed(class), [JobEvent::Started { execution: A, seq: 1 }])
+    and(claimed(class), [JobEvent::Started { execution: A, seq: 1, isolation: None }])
 }
 pub fn disconnected(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::Disconnected { execution: A }])

@@ -8,7 +8,11 @@ fn phase(phase: &str) -> Report {
 
 #[test]
 fn only_the_execution_that_holds_a_job_may_report() {
-    given(claimed(Pure)).when(start(A)).then([JobEvent::Started { execution: A, seq: 1 }]);
+    given(claimed(Pure)).when(start(A)).then([JobEvent::Started {
+        execution: A,
+        seq: 1,
+        isolation: None,
+    }]);
     given(claimed(Pure)).when(start(B)).then_rejected(Fenced { held: Some(A) });
     given(running(Pure)).when(start(A)).then_nothing();
     given(succeeded()).when(start(A)).then_nothing();
@@ -35,7 +39,11 @@ fn a_report_is_rejected_before_the_earlier_ones() {
 #[test]
 fn the_next_execution_counts_its_own_reports() {
     let second = and(requeued(), [claimed_by(B, 2)]);
-    given(second.clone()).when(start(B)).then([JobEvent::Started { execution: B, seq: 1 }]);
+    given(second.clone()).when(start(B)).then([JobEvent::Started {
+        execution: B,
+        seq: 1,
+        isolation: None,
+    }]);
     given(second).when(start(A)).then_rejected(Fenced { held: Some(B) });
 }
 
@@ -43,7 +51,7 @@ fn the_next_execution_counts_its_own_reports() {
 fn reports_are_recorded_in_order_also_while_the_outcome_is_unknown() {
     let unknown = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let unreported = and(claimed(Mutating), [unknown]);
-    let started = JobEvent::Started { execution: A, seq: 1 };
+    let started = JobEvent::Started { execution: A, seq: 1, isolation: None };
     given(unreported.clone()).when(finish(A, 2, success())).then_rejected(SeqGap { expected: 1 });
     given(unreported.clone()).when(start(A)).then([started.clone()]);
     let reported = and(unreported, [started]);
@@ -92,7 +100,8 @@ fn some_failure_reasons_are_reserved_for_the_server() {
 #[test]
 fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
     let plans = |work: Work| and(vec![JobEvent::Queued(work)], [claimed_by(A, 1)]);
-    let started = |work| and(plans(work), [JobEvent::Started { execution: A, seq: 1 }]);
+    let started =
+        |work| and(plans(work), [JobEvent::Started { execution: A, seq: 1, isolation: None }]);
     let produced = JobEvent::PlanProduced { execution: A, seq: 2, plan: plan() };
     let (once, twice) = (report(A, 2, Report::Plan(plan())), report(A, 3, Report::Plan(plan())));
     let builds = started(Work { kind: JobKind::Build, ..work(Pure) });
@@ -117,7 +126,10 @@ fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
 fn checks_are_reported_once_and_only_by_a_preflight() {
     let preflight = Work { kind: JobKind::Preflight, ..work(Pure) };
     let claimed_preflight = and(vec![JobEvent::Queued(preflight)], [claimed_by(A, 1)]);
-    let started = and(claimed_preflight.clone(), [JobEvent::Started { execution: A, seq: 1 }]);
+    let started = and(
+        claimed_preflight.clone(),
+        [JobEvent::Started { execution: A, seq: 1, isolation: None }],
+    );
     let reported = JobEvent::ChecksReported { execution: A, seq: 2, checks: checks() };
     let send = |seq| report(A, seq, Report::Checks { checks: checks() });
     given(started.clone()).when(send(2)).then([reported.clone()]);

@@ -18,9 +18,9 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
     let phase = || Report::Phase { phase: "init".into() };
     match command {
         JobCommand::Queue(_) => ("queue", Some(claim(by))),
-        JobCommand::Claim { .. } => ("claim", next(Report::Started)),
+        JobCommand::Claim { .. } => ("claim", next(Report::Started { isolation: None })),
         JobCommand::Report { report, .. } => match report {
-            Report::Started => ("report: started", next(phase())),
+            Report::Started { .. } => ("report: started", next(phase())),
             Report::Phase { .. } => ("report: phase", next(Report::Plan(plan()))),
             Report::Plan(_) => {
                 ("report: plan", next(Report::Outputs { outputs: Default::default() }))

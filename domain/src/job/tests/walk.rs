@@ -97,7 +97,7 @@ fn mutating_work_is_requeued_only_if_it_never_spawned_or_by_a_resolution() {
         for (history, _) in every_history(class) {
             for at in 1..history.len() {
                 if let JobEvent::Requeued { execution: lost, loss_reason, .. } = history[at] {
-                    let start = JobEvent::Started { execution: lost, seq: 1 };
+                    let start = JobEvent::Started { execution: lost, seq: 1, isolation: None };
                     let started = history[..at].contains(&start);
                     let retry =
                         |by: &crate::actor::Actor| resolved_by(lost, by.clone(), Resolution::Retry);

@@ -6,6 +6,7 @@ use domain::{
     artifact::Artifact,
     decider::Timestamp,
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
+    isolation::Isolation,
     job::{
         CancelRequest, FailureReason, FinalizedLog, JobEvent, LossReason, Origin, Outcome,
         PlanReport, Resolution, SignedResult, Work,
@@ -84,6 +85,9 @@ pub struct Attempt {
     /// Time at which the child process started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// Isolation that the runner reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Phases with the times at which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<(String, Timestamp)>,
@@ -274,6 +278,7 @@ impl Row {
                     claimed_at: at,
                     claimed_position: event.position,
                     started_at: None,
+                    isolation: None,
                     phases: vec![],
                     silent_since: None,
                     loss_reason: None,
@@ -285,12 +290,13 @@ impl Row {
                     notes: vec![],
                 });
             }
-            JobEvent::Started { execution, .. } => {
+            JobEvent::Started { execution, isolation, .. } => {
                 if self.state == JobState::Claimed {
                     self.state = JobState::Running;
                 }
                 if let Some(attempt) = self.of(*execution) {
                     attempt.started_at = Some(at);
+                    attempt.isolation = isolation.clone();
                 }
             }
             JobEvent::PhaseEntered { execution, phase, .. } => {

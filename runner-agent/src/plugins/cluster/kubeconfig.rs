@@ -130,6 +130,12 @@ impl Kubeconfig {
         Kubeconfig { cluster, user: object(json!({ "tokenFile": token_file })), namespace: None }
     }
 
+    /// Returns the address to which a client connects: that of the proxy or of the API server.
+    pub(super) fn address(&self) -> Option<&str> {
+        let text = |key| self.cluster.get(key).and_then(Value::as_str);
+        text("proxy-url").filter(|url| !url.is_empty()).or_else(|| text("server"))
+    }
+
     /// Refuses what the customer does not allow, and every key that this runner does not know.
     pub(super) fn check(&self, allowed: &Allowed) -> Result<(), String> {
         for key in self.user.keys() {

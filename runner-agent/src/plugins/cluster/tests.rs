@@ -11,6 +11,7 @@ use tokio::{
 
 use super::*;
 use crate::{
+    isolation::Sandbox,
     plugins::{Cancel, Registry, contract::NoShim, testing::TestSink},
     state::KnownState,
 };
@@ -74,7 +75,7 @@ fn context(root: &Path) -> JobContext {
         git_env: BTreeMap::new(),
         kubeconfig_allows: Allowed::new(),
         background: Arc::new(NoShim),
-        wrapper: Vec::new(),
+        sandbox: None,
         cancel: Cancel::default(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         images: Default::default(),
@@ -253,4 +254,54 @@ fn terraform_prints_no_credential_of_its_own_kubeconfig() {
     .unwrap();
     redact_output(&Work::new(&manifest, &host.job).unwrap()).unwrap();
     assert_eq!(*secrets.0.lock().unwrap(), ["t-secret"]);
+}
+
+/// Each source of the address is checked before a credential is requested or a program starts.
+#[tokio::test]
+async fn a_cluster_that_a_sandbox_cannot_reach_is_named_for_each_source() {
+    let at = |output: Value, address: &str| {
+        let text = output.to_string().replace("https://10.0.0.1", &format!("'{address}'"));
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let own = tempfile::NamedTempFile::new().unwrap();
+    for (address, port) in [
+        ("https://127.0.0.1:8443", 8443),
+        ("https://localhost.:8443", 8443),
+        ("https://[::ffff:127.0.0.1]:8443", 8443),
+        ("https://127.0.0.9:6443", 6443),
+    ] {
+        let written = at(kubeconfig("{token: t}"), address);
+        fs::write(own.path(), written["value"].as_str().unwrap()).unwrap();
+        let paths = format!("/nonexistent:{}", own.path().display());
+        let hosts = [
+            ("sandbox", Host::new(json!({ "kubeconfig": written }))),
+            ("sandbox", Host::new(json!({ "cluster": cluster(address) }))),
+            (KUBECONFIG, Host::new(Value::Null).with_env(KUBECONFIG, &paths)),
+        ];
+        for (of, mut host) in hosts {
+            host.job.sandbox = Some(Sandbox::of_test(vec![6443]));
+            let (prepared, _) = host.prepare(required()).await;
+            let why = prepared.unwrap_err();
+            let expected = format!("no access to a cluster: cannot reach the cluster of {of}: ");
+            assert!(why.starts_with(&expected) && why.contains(&format!(":{port} is on")), "{why}");
+            assert!(!host.dir.path().join("work/cluster").exists());
+            // An action that does not need the cluster runs without it.
+            let (prepared, lines) = host.prepare(json!({ "component": "sandbox" })).await;
+            assert!(prepared.unwrap().is_none());
+            assert!(lines.contains("cannot reach the cluster"), "{lines}");
+        }
+    }
+    // A port of the policy, a proxy, and a job without a sandbox.
+    let local = kubeconfig("{token: t}");
+    let proxied = at(local.clone(), "https://127.0.0.1:8443', proxy-url: 'http://10.9.9.9:3128");
+    for (output, sandbox) in [
+        (at(local.clone(), "https://127.0.0.1:6443"), Some(Sandbox::of_test(vec![6443]))),
+        (proxied, Some(Sandbox::of_test(vec![]))),
+        (at(local, "https://127.0.0.1:8443"), None),
+    ] {
+        let mut host = Host::new(json!({ "kubeconfig": output }));
+        host.job.sandbox = sandbox;
+        let (prepared, _) = host.prepare(required()).await;
+        assert!(prepared.unwrap().is_some(), "{output}");
+    }
 }

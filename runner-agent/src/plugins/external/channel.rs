@@ -2,8 +2,7 @@
 //! the size of messages, and stops the plugin on a cancel.
 
 use std::{
-    collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
-    process::ExitStatus, time::Duration,
+    collections::BTreeMap, future::pending, path::PathBuf, process::ExitStatus, time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -17,11 +16,14 @@ use tokio::{
 };
 
 use super::value_file;
-use crate::plugins::{
-    contract::{PluginError, Sink, Stream},
-    lines::Lines,
-    plugin::{Halt, IoContext, Work},
-    process::{self, ChildSpec, Input, ProcessGroup},
+use crate::{
+    isolation::{EndOfProgram, ProgramEnd},
+    plugins::{
+        contract::{PluginError, Sink, Stream},
+        lines::Lines,
+        plugin::{Halt, IoContext, Work},
+        process::{self, ChildSpec, Code, Input, ProcessGroup, Started},
+    },
 };
 
 /// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
@@ -33,6 +35,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Channel {
     child: Child,
     group: ProcessGroup,
+    end: EndOfProgram,
     stdin: Option<ChildStdin>,
     messages: Lines<ChildStdout>,
     stderr: Lines<ChildStderr>,
@@ -57,8 +60,17 @@ impl Channel {
     ) -> Result<Self, Halt> {
         let (args, env) = (Vec::new(), BTreeMap::new());
         let dir = work.job.work_dir.clone();
-        let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
-        let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
+        let spec = ChildSpec {
+            program,
+            args,
+            dir,
+            env,
+            stop: Signal::SIGTERM,
+            limit: None,
+            code: Code::Job,
+        };
+        let started = process::spawn(&spec, work, Input::Pipe, sink).await?;
+        let Started { mut child, group, end } = started;
         let (Some(from), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no output pipes".into()).into());
         };
@@ -68,6 +80,7 @@ impl Channel {
         Ok(Channel {
             child,
             group,
+            end,
             stdin: to,
             messages: from,
             stderr,
@@ -276,10 +289,16 @@ impl Channel {
         if cancelled {
             return Halt::cancelled(false);
         }
-        if let Some(number) = status.and_then(|status| status.signal()) {
-            return Halt::signal(number, format!("the plugin was ended by signal {number}"));
-        }
-        let how = status.map_or("its output closed".into(), |status| status.to_string());
+        let how = match status.map(|status| self.end.of(status)) {
+            Some(ProgramEnd::Signal(number)) => {
+                return Halt::signal(number, format!("the plugin was ended by signal {number}"));
+            }
+            Some(ProgramEnd::Exit(code)) => format!("exit status: {code}"),
+            Some(ProgramEnd::NotStarted) => {
+                "the sandbox failed before it started the plugin".to_owned()
+            }
+            None => "its output closed".to_owned(),
+        };
         PluginError::PluginFailed(format!("it ended before it responded to {name}: {how}")).into()
     }
 }

@@ -20,7 +20,7 @@ use nix::sys::signal::Signal;
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     plugin::{Halt, IoContext as _, Work},
-    process::{self, ChildEnd, ChildSpec},
+    process::{self, ChildEnd, ChildSpec, Code},
 };
 
 /// Environment variables of the agent that git receives. They locate its configuration and keys.
@@ -270,6 +270,7 @@ impl<'w, 'j> Git<'w, 'j> {
             env: self.environment(args.first() == Some(&"cat-file")),
             stop: Signal::SIGTERM,
             limit: Some(Duration::from_secs(30 * 60)),
+            code: Code::Host,
         };
         let mut message = Message::default();
         let ended = process::run(&spec, self.work, sink, |sink, stream, line| {

@@ -2,7 +2,8 @@
 //!
 //! A job without keys stores the file in clear: only a plugin that the tests start has none.
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -17,7 +18,7 @@ use super::{
         plugin::{IoContext, Work},
         work::write_private,
     },
-    copy_private,
+    copy_private, open_regular,
 };
 use crate::{data, state::Cipher};
 
@@ -37,15 +38,12 @@ struct Encrypted {
 pub(super) fn store(work: &Work<'_>, from: &Path, dir: &Path) -> Result<Digest, PluginError> {
     let to = dir.join(PLAN);
     let Some(cipher) = cipher(work) else { return copy_private(from, &to) };
-    // The copy checks that the plugin wrote a regular file. It stays in the work directory.
-    let copy = work.job.work_dir.join(".stored-plan");
-    let file = copy_private(from, &copy)?;
     let context = || "cannot encrypt a plan".to_owned();
-    let plan = Zeroizing::new(fs::read(&copy).doing(context)?);
-    let removed = data::remove(&copy);
-    let job = work.job.job;
+    // A copy in the work directory could be replaced by a plugin that still runs.
+    let mut plan = Zeroizing::new(Vec::new());
+    open_regular(from)?.read_to_end(&mut plan).doing(context)?;
+    let (job, file) = (work.job.job, sha256(&plan));
     let ciphertext = cipher.encrypt_plan(job, &file, &plan).doing(context)?;
-    removed.doing(context)?;
     write_private(&to, &ciphertext)?;
     let expected = serde_json::to_vec(&Encrypted { job, file: file.clone() });
     write_private(&dir.join(ENCRYPTED), &expected.map_err(io::Error::from).doing(context)?)?;

@@ -25,7 +25,7 @@ pub(in crate::plugins) fn context(root: &Path) -> JobContext {
         git_env: BTreeMap::new(),
         kubeconfig_allows: Default::default(),
         background: std::sync::Arc::new(crate::plugins::contract::NoShim),
-        wrapper: Vec::new(),
+        sandbox: None,
         cancel: Cancel::default(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         job: JobId(ulid::Ulid::nil()),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     plugin::{Halt, IoContext as _, Work},
-    process::{self, ChildSpec},
+    process::{self, ChildSpec, Code},
 };
 
 /// Error if neither tool is installed.
@@ -54,8 +54,15 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let env = BTreeMap::from([("CHECKPOINT_DISABLE".to_owned(), "1".to_owned())]);
     let args = vec!["version".into(), "-json".into()];
     let dir = work.job.work_dir.clone();
-    let spec =
-        ChildSpec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
+    let spec = ChildSpec {
+        program: path.clone(),
+        args,
+        dir,
+        env,
+        stop: Signal::SIGINT,
+        limit: None,
+        code: Code::Job,
+    };
     let mut output = Vec::new();
     let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
         Stream::Out => output.extend_from_slice(line),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -13,10 +12,10 @@ use super::tool::Tool;
 use crate::plugins::{
     contract::{PluginError, Sink},
     plugin::{Halt, Work},
-    process::{self, ChildSpec},
+    process::{self, ChildSpec, Code},
     work::write_private,
 };
-use crate::state::Backend;
+use crate::{data, state::Backend};
 
 /// File that pins the providers of a plan.
 pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
@@ -64,7 +63,7 @@ impl Workspace<'_> {
     /// would store the state of such a module elsewhere.
     fn check_backend(&self) -> Result<(), Halt> {
         let path = self.data_dir().join("terraform.tfstate");
-        let read: Value = fs::read(&path)
+        let read: Value = data::read_without_links(&path)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
@@ -152,6 +151,7 @@ impl Workspace<'_> {
             // it began.
             stop: Signal::SIGINT,
             limit: None,
+            code: Code::Job,
         }
     }
 
@@ -162,6 +162,8 @@ impl Workspace<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -136,7 +136,7 @@ impl Monitor {
                 let (outcome, reason) = (Outcome::Failed, Some(FailureReason::Refused));
                 spawn::final_report(Exit { outcome, code: None, signal: None, reason }, why, b"")
             }
-            ReportBody::Started {}
+            ReportBody::Started { .. }
             | ReportBody::Phase { .. }
             | ReportBody::Plan(_)
             | ReportBody::Outputs { .. }
@@ -276,7 +276,7 @@ pub(super) fn without_not_started_reason(reason: Option<FailureReason>) -> Optio
 
 fn report_name(body: &ReportBody) -> &'static str {
     match body {
-        ReportBody::Started {} => "the start",
+        ReportBody::Started { .. } => "the start",
         ReportBody::Phase { .. } => "a phase",
         ReportBody::Plan(_) => "the plan",
         ReportBody::Outputs { .. } => "the outputs",

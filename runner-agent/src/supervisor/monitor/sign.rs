@@ -104,7 +104,7 @@ fn statement_contents(body: &ReportBody) -> Option<StatementContents> {
             let exit = Exit { outcome, code: None, signal: None, reason };
             Some(StatementContents { exit, log: None, not_ended: Vec::new() })
         }
-        ReportBody::Started {}
+        ReportBody::Started { .. }
         | ReportBody::Phase { .. }
         | ReportBody::Plan(_)
         | ReportBody::Outputs { .. }

@@ -2,7 +2,7 @@
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use runner_agent::{
-    plugins::{Outcome, PluginError, Rules},
+    plugins::{Outcome, PluginError},
     policy::Policy,
 };
 use schemas::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     published::{SCRIPT, key, published_as},
-    test_runner::{JobRecord, JobSpec, TestRunner},
+    test_runner::{JobRecord, JobSpec, TestRunner, without_rules},
 };
 
 fn builtin(name: &str) -> PluginRef {
@@ -150,7 +150,7 @@ async fn a_plugin_that_the_policy_refuses_never_starts() {
     assert!(failed.len() == 1 && failed[0].ends_with(line), "{failed:?}");
     assert!(record.children.is_empty());
     // Without a trusted publisher, too.
-    runner.rules = Rules { policy: Policy::without_rules(), publishers: vec![] };
+    runner.rules = without_rules();
     let (found, record) = checks(&runner, jobs).await;
     let failed = with_status(&found, CheckStatus::Failed);
     assert!(failed.len() == 1 && failed[0].contains("plugin_publishers = ["), "{failed:?}");

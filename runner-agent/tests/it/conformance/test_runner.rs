@@ -16,6 +16,7 @@ use install_keys::{InstallKeys, Seed};
 use oci_layout::{Blob, Layout, sha256};
 use runner_agent::{
     artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
+    isolation::Trial,
     journal::Stop,
     plugins::{
         Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
@@ -184,6 +185,12 @@ impl JobRecord {
     }
 }
 
+/// Returns the rules of a customer who allows everything. They need no trial of the host.
+pub fn without_rules() -> Rules {
+    let trial = Trial { runner: "/nonexistent".into(), dir: "/nonexistent".into() };
+    Rules { policy: Policy::without_rules(), publishers: Vec::new(), trial }
+}
+
 impl TestRunner {
     pub fn new() -> Self {
         TestRunner::in_dir(tempfile::tempdir().unwrap(), None)
@@ -200,7 +207,7 @@ impl TestRunner {
             work_root,
             env: BTreeMap::new(),
             grace_ms: 20_000,
-            rules: Rules { policy: Policy::without_rules(), publishers: Vec::new() },
+            rules: without_rules(),
             known_state: KnownState::default(),
             known_states: BTreeMap::new(),
             server: StateServer::start(Uploads::Accept),
@@ -345,7 +352,7 @@ impl TestRunner {
             git_env: BTreeMap::new(),
             kubeconfig_allows: Default::default(),
             background: Arc::new(Shown),
-            wrapper: Vec::new(),
+            sandbox: None,
             cancel: Cancel::default(),
             registry: Registry {
                 base_url: self.server.url.clone(),

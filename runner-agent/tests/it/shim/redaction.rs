@@ -2,6 +2,11 @@
 //! withheld on a failure.
 use super::{mount::Mount, *};
 
+also_in_sandbox!(
+    a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs,
+    values_are_redacted_with_a_long_data_directory_path,
+);
+
 /// Returns a copy of the program, which an upgrade can replace.
 fn copy_program() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();

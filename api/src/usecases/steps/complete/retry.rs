@@ -28,7 +28,10 @@ pub(super) fn may_retry(job: &Job) -> bool {
             is_pure
         }
         Some(
-            FailureReason::Refused
+            // A retry would exceed the limit again.
+            FailureReason::MemoryLimit
+            | FailureReason::ProcessLimit
+            | FailureReason::Refused
             | FailureReason::ToolMissing
             | FailureReason::PlanStale
             | FailureReason::AgentStopped

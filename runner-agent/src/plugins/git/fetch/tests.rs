@@ -103,7 +103,7 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         git_env: git_env.into(),
         kubeconfig_allows: Default::default(),
         background: std::sync::Arc::new(crate::plugins::contract::NoShim),
-        wrapper: Vec::new(),
+        sandbox: None,
         cancel,
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         images: Default::default(),

@@ -1,6 +1,9 @@
-//! Durations on the command line.
+//! Durations as users type them.
 
 /// Parses `90m`, `12h` or `30d` as seconds.
+///
+/// # Errors
+/// If the text is not a positive number with a unit.
 pub fn parse_seconds(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(

@@ -1,0 +1,4 @@
+//! Program of `scripts/bench dashboard`.
+fn main() {
+    bench::dashboard::main();
+}
