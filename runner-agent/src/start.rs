@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use domain::isolation::IsolationLevel;
 use install_keys::{InstallKeys, Of};
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
@@ -245,7 +246,7 @@ fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> a
 async fn check_isolation(
     data: &Data,
     choice: Option<&Choice>,
-    level: Option<policy::IsolationLevel>,
+    level: Option<IsolationLevel>,
     mode: RunnerMode,
 ) -> anyhow::Result<()> {
     if let Some(policy) = policy::preview(data, choice, level)? {
