@@ -106,6 +106,13 @@ document.addEventListener("click", (event) => {
   }, () => {});
 });
 
+// A reload keeps the former position of the page, but the address names a line.
+function showLine() {
+  if (/^#L\d+$/.test(location.hash)) document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "center" });
+}
+showLine();
+addEventListener("load", showLine);
+
 // Scrolling to the end loads the next lines.
 const end = document.querySelector("#last-part");
 if (end && log()) {

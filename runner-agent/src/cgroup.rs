@@ -175,7 +175,7 @@ pub(crate) fn of_host() -> Option<Limits> {
     })
 }
 
-/// What the kernel can limit for a job.
+/// Limits of a job that the kernel can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub memory: bool,

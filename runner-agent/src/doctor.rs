@@ -34,7 +34,7 @@ impl Status {
 pub struct Finding {
     pub check: &'static str,
     pub status: Status,
-    /// What was found, its consequence and its remedy.
+    /// Finding, its consequence and its remedy.
     pub text: String,
 }
 

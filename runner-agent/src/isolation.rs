@@ -57,7 +57,7 @@ pub struct Choice {
     pub level: IsolationLevel,
     /// Path of bubblewrap, at [`IsolationLevel::Sandbox`].
     pub bwrap: Option<PathBuf>,
-    /// Whether bubblewrap prevents that a program creates user namespaces, in which it would have
+    /// True if bubblewrap prevents that a program creates user namespaces, in which it would have
     /// capabilities and reach more of the kernel.
     pub closes_namespaces: bool,
     /// Path of pasta. Without it, the job shares the network of the host.

@@ -28,7 +28,10 @@ export async function logs({ page, base, api, check, test, until, run }) {
     await page.locator("#L1500 > a").click();
     check(page.url().endsWith("attempt=1&line=1500#L1500"), page.url());
     await page.reload();
-    await page.locator("#L1500").waitFor();
+    await until("the line to be in view", async () => {
+      const box = await page.locator("#L1500").boundingBox();
+      return box.y > 0 && box.y < 800;
+    });
   });
 
   await test("a search finds lines and opens one", async () => {

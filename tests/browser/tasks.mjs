@@ -48,15 +48,6 @@ export async function tasks({ page, base, api, check, test, until, approveUntil,
     await page.locator("#log .record").first().waitFor();
   });
 
-  const { position } = (await api("GET", "/v1/audit/events?type=install.created&limit=1")).items[0];
-  await task("an install as it was", 4, async (act) => {
-    await act(section("Installs"));
-    await act(link("acme"));
-    await page.getByLabel(/log position/).fill(String(position));
-    await act(button("Show"));
-    await page.getByText("Earlier state.").waitFor();
-  });
-
   const { run: repaired } = await update({ pace_seconds: "0" });
   await approveAll(repaired);
   await task("compare versions and upgrade", 4, async (act) => {

@@ -134,7 +134,7 @@ pub struct BulkItem {
     /// Object of the change: the versions as `3>4`, the failed run or the runner. `Err` states why the install is left
     /// out.
     pub target: Result<String, String>,
-    /// What an upgrade plans.
+    /// Operations that an upgrade causes.
     pub impact: Option<Impact>,
     /// True if the install approves its plans automatically.
     pub auto_approve: bool,

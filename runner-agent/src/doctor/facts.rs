@@ -15,26 +15,26 @@ use crate::{
 /// Files that container runtimes create.
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
-/// What a host supports.
+/// Capabilities of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     pub is_root: bool,
     pub in_container: bool,
-    /// Whether bubblewrap works, or the reason why it does not.
+    /// Reason why bubblewrap does not work, if it does not.
     pub sandbox: Result<(), String>,
-    /// Whether bubblewrap can prevent further user namespaces.
+    /// True if bubblewrap can prevent further user namespaces.
     pub closes_namespaces: bool,
-    /// Whether pasta works, or the reason why it does not.
+    /// Reason why pasta does not work, if it does not.
     pub network: Result<(), String>,
     pub cgroup: bool,
-    /// Whether the kernel limits the memory and the processes of a job.
+    /// True if the kernel limits the memory, and the processes, of a job.
     pub limits: (bool, bool),
     pub tmpfs: bool,
     /// The data directory of an enrolled runner.
     pub setup: Option<Setup>,
 }
 
-/// What a data directory contains.
+/// Contents of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// Rules of the policy, or its error.
@@ -45,11 +45,11 @@ pub struct Setup {
 /// Rules of the policy about isolation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether the policy selects a level.
+    /// True if the policy selects a level.
     pub selects_level: bool,
     /// Kinds of jobs that run in a sandbox.
     pub in_sandbox: Vec<String>,
-    /// Whether they use the network of the host.
+    /// True if they use the network of the host.
     pub share_network: bool,
 }
 

@@ -20,7 +20,7 @@ const SYSTEM: [&str; 10] =
 /// Most links in a path, as for the kernel.
 pub(super) const LINKS: usize = 40;
 
-/// What the view of a job hides. All paths are canonical.
+/// Files and directories that the view of a job hides. All paths are canonical.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Hidden {
     pub dirs: Vec<PathBuf>,

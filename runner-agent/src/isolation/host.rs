@@ -56,7 +56,7 @@ impl Trial {
 pub(crate) struct Support {
     /// bubblewrap, with all namespaces that a sandbox needs.
     pub bwrap: Result<PathBuf, String>,
-    /// Whether this bubblewrap can prevent further user namespaces.
+    /// True if this bubblewrap can prevent further user namespaces.
     pub closes_namespaces: bool,
     /// pasta, with a network namespace.
     pub pasta: Result<PathBuf, String>,

@@ -45,7 +45,7 @@ pub(crate) enum Mount {
     Instead(PathBuf, PathBuf),
 }
 
-/// What the view of a job consists of.
+/// Parts of the view of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     /// Data directory of the runner.
@@ -218,7 +218,7 @@ struct Placed {
     how: &'static str,
     from: PathBuf,
     to: PathBuf,
-    /// Whether it shows the path itself, read-only.
+    /// True if it shows the path itself, read-only.
     is_same: bool,
 }
 

@@ -36,7 +36,7 @@ struct MountPoint {
     is_proc: bool,
 }
 
-/// What a view must hide in addition.
+/// Files and directories that a view must hide in addition.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Leaks {
     /// Directories, those with sockets included.
