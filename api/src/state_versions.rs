@@ -27,7 +27,7 @@ use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub(crate) use self::{
     fence::{Beginning, Begun, begin, begun, decide, log_position},
-    hold::{Held, hold},
+    hold::hold,
     keep::{Named, mark_named},
     order::{Conflict, Place, Replaces},
     read::{find, has},

@@ -5,7 +5,7 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use schemas::runner::succession;
 
 use super::{super::world::install_keys, *};
-use crate::wrapped_seeds;
+use crate::{usecases::installs, wrapped_seeds};
 
 const RECIPIENT: &str = "age1mz625ny4ugt7hk07qml93y7wte4hd28ftwejjy3elg3ux59jk5yqsys3dy";
 
@@ -344,4 +344,76 @@ async fn no_state_is_stored_between_its_acceptance_and_the_fence() {
     put(&world, &held.token, &upload, "one").await.ok();
     let late = successor.enrol(&world, &token, former.id, &json!({})).await;
     late.rejected(409, "state_conflict");
+}
+
+#[tokio::test]
+async fn a_crash_between_the_recovery_and_its_fence_lets_the_former_host_store_nothing() {
+    let (world, former, install) = world().await;
+    let held = run(&world, &former, install, "web").await;
+    put(&world, &held.token, &by_job(head(held.fence, 1, "one")), "one").await.ok();
+    // Another server, which learns nothing of the recovery.
+    let mut outdated = world.second_server().await;
+    outdated.stop_loops().await;
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let states = offer(&world, &token).await.ok()["states"].clone();
+    let successor = Successor::new(&world, install, 2, &SigningKey::from_bytes(&[9; 32]));
+    successor.enrol(&world, &token, former.id, &states).await.ok();
+    let lose_fence =
+        "update state_fence set fence_epoch = $2, fence_position = $3 where install = $1";
+    let lost = sqlx::query(lose_fence)
+        .bind(install.to_string())
+        .bind(held.fence.epoch.cast_signed())
+        .bind(held.fence.position.cast_signed());
+    assert_eq!(lost.execute(&world.app.pool).await.unwrap().rows_affected(), 1);
+    let late = StateUpload {
+        written_by: Some((held.job, held.execution.parse().unwrap())),
+        ..by_job(head(held.fence, 2, "two"))
+    };
+    put(&outdated, &former.token, &late, "two").await.rejected(403, "runner_revoked");
+    assert_eq!(newest(&world, install).await.unwrap().serial, 1);
+}
+
+#[tokio::test]
+async fn a_state_that_never_arrived_is_offered_until_a_user_accepts_another_one() {
+    let (world, former, install) = world().await;
+    let held = run(&world, &former, install, "web").await;
+    let stored = head(held.fence, 1, "one");
+    put(&world, &held.token, &by_job(stored.clone()), "one").await.ok();
+    record(&world, install, 1).await;
+    end(&world, &held).await;
+    let handle = async |command: InstallCommand| {
+        let call = &World::system();
+        let done = world
+            .app
+            .engine
+            .transact(call, move |unit| Box::pin(unit.handle::<Install>(install, command.clone())));
+        done.await.unwrap();
+    };
+    let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
+    let state = head(held.fence, 2, "two").version();
+    handle(InstallCommand::AwaitState { name: "web".into(), run, step, state }).await;
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let offered = offer(&world, &token).await.ok();
+    assert_eq!(
+        (&offered["states"]["web"]["serial"], &offered["awaited"]["web"]["serial"]),
+        (&json!(1), &json!(2))
+    );
+    // The recovery leaves the component waiting. The decision of a user ends that.
+    let successor = Successor::new(&world, install, 2, &SigningKey::from_bytes(&[9; 32]));
+    successor.enrol(&world, &token, former.id, &offered["states"]).await.ok();
+    let waiting = async || world.app.engine.load::<Install>(install).await.unwrap().awaited_states;
+    assert!(waiting().await.contains_key("web"));
+    let accept = (World::system(), "web".to_owned(), stored.version());
+    installs::accept_state(
+        &world.app,
+        &accept.0,
+        install,
+        accept.1,
+        accept.2,
+        "lost".into(),
+        false,
+    )
+    .await
+    .unwrap();
+    assert!(waiting().await.is_empty());
 }
