@@ -1,6 +1,8 @@
 //! Tests of the recovery of an install on a new host, with whole programs and real Terraform: the
 //! host is destroyed, a new one continues from the states of the server, and the former one is
 //! rejected when it returns.
+mod kills;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 use tests::{
-    Customer, Runner, Server, edge_api, ended, job_events, program, stdout_of, succeeded,
+    Customer, Runner, Server, edge_api, ended, in_ci, job_events, program, stdout_of, succeeded,
     terraform_or_skip, until, until_some,
 };
 
@@ -57,7 +59,7 @@ fn new_token(server: &Server) -> String {
 /// New host of the customer.
 struct NewHost<'s> {
     server: &'s Server,
-    name: &'static str,
+    name: String,
     token: String,
     secret: &'static str,
     fingerprint: String,
@@ -66,20 +68,27 @@ struct NewHost<'s> {
 
 impl NewHost<'_> {
     fn data(&self) -> PathBuf {
-        self.server.dir().join(self.name).join("data")
+        self.file("data")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.server.dir().join(&self.name).join(name)
     }
 
     fn recover(&self) -> Output {
-        let dir = self.server.dir().join(self.name);
-        fs::create_dir_all(&dir).unwrap();
-        let file = |name: &str, text: &str| {
-            fs::write(dir.join(name), text).unwrap();
-            dir.join(name)
-        };
-        let mut recover = Command::new(program("stead-runner"));
+        self.through(&["env"])
+    }
+
+    /// Runs the recovery through this program.
+    fn through(&self, through: &[&str]) -> Output {
+        fs::create_dir_all(self.file("")).unwrap();
+        fs::write(self.file("identity.txt"), self.secret).unwrap();
+        fs::write(self.file("recovery.token"), &self.token).unwrap();
+        let mut recover = Command::new(through[0]);
+        recover.args(&through[1..]).arg(program("stead-runner"));
         recover.arg("recover").arg("--data").arg(self.data());
-        recover.arg("--identity").arg(file("identity.txt", self.secret));
-        recover.arg("--token-file").arg(file("recovery.token", &self.token));
+        recover.arg("--identity").arg(self.file("identity.txt"));
+        recover.arg("--token-file").arg(self.file("recovery.token"));
         recover.args(["--fingerprint", &self.fingerprint, "--server", self.server.runner()]);
         recover.args(["--server-key", self.server.fingerprint()]);
         recover.args(self.heads.iter().flat_map(|head| ["--accept-head", head.as_str()]));
@@ -95,15 +104,20 @@ impl NewHost<'_> {
         error
     }
 
-    /// Accepts the states that the server has, recovers the keys, and starts the runner.
-    fn accept_and_start(&mut self) -> Runner {
+    /// Returns the states that the server has.
+    fn listed(&self) -> Vec<String> {
         let listed = self.refusal();
         let heads = listed.lines().filter_map(|line| line.trim().strip_prefix("--accept-head "));
-        self.heads = heads.map(|head| head.trim_matches('\'').to_owned()).collect();
+        heads.map(|head| head.trim_matches('\'').to_owned()).collect()
+    }
+
+    /// Accepts the states that the server has, recovers the keys, and starts the runner.
+    fn accept_and_start(&mut self) -> Runner {
+        self.heads = self.listed();
         let output = self.recover();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{error}");
-        Runner::start(self.server, self.name, &self.token)
+        Runner::start(self.server, &self.name, &self.token)
     }
 }
 
@@ -133,7 +147,7 @@ fn a_new_host_continues_from_the_states_and_the_lost_one_is_rejected() {
     let mut host = NewHost {
         token: new_token(&server),
         server: &server,
-        name: "second",
+        name: "second".into(),
         secret: OTHER,
         fingerprint: former.clone(),
         heads: vec![],
@@ -180,7 +194,8 @@ fn a_new_host_continues_from_the_states_and_the_lost_one_is_rejected() {
     assert_eq!(pull(&second), newest);
 
     // The second host is lost as well. Its own fingerprint recovers it, and the first one does not.
-    let mut host = NewHost { token: new_token(&server), name: "third", heads: vec![], ..host };
+    let mut host =
+        NewHost { token: new_token(&server), name: "third".into(), heads: vec![], ..host };
     let older = host.refusal();
     assert!(older.contains("it is of an older generation"), "{older}");
     host.fingerprint = fingerprint(&second);
@@ -225,7 +240,7 @@ fn an_apply_on_a_destroyed_host_is_not_silently_planned_again() {
     let mut host = NewHost {
         token: new_token(&server),
         server: &server,
-        name: "second",
+        name: "second".into(),
         secret: SECRET,
         fingerprint: former,
         heads: vec![],
