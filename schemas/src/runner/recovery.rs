@@ -155,7 +155,9 @@ mod tests {
     fn the_succession_covers_log_install_and_keys() {
         let (former, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
         let public = |key: &SigningKey| hex::encode(key.verifying_key().as_bytes());
-        let install = InstallId(ulid::Ulid(1));
+        let id =
+            |digit| format!("ins_0000000000000000000000000{digit}").parse::<InstallId>().unwrap();
+        let install = id(1);
         let keys = sign_install_keys(2, "aa".into(), "bb".into(), &other);
         let signature = STANDARD.encode(former.sign(&succession("log", install, &keys)).to_bytes());
         let is_signed = |of: (&str, InstallId), keys: &InstallPublicKeys, by: &SigningKey| {
@@ -164,7 +166,7 @@ mod tests {
         assert!(is_signed(("log", install), &keys, &former));
         assert!(!is_signed(("log", install), &keys, &other));
         assert!(!is_signed(("other", install), &keys, &former));
-        assert!(!is_signed(("log", InstallId(ulid::Ulid(2))), &keys, &former));
+        assert!(!is_signed(("log", id(2)), &keys, &former));
         for changed in [
             InstallPublicKeys { generation: 3, ..keys.clone() },
             InstallPublicKeys { encryption_key: "ab".into(), ..keys.clone() },

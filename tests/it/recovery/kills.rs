@@ -24,8 +24,7 @@ impl NewHost<'_> {
     fn recover_until(&self, call: &str, number: u32) -> Output {
         let kill = format!("inject={call}:signal=KILL:when={number}");
         let trace = format!("trace={call}");
-        let log = self.server.dir().join(self.name).with_extension("strace");
-        let log = log.display().to_string();
+        let log = self.file("strace").display().to_string();
         self.through(&["strace", "-f", "-qq", "-o", &log, "-e", &trace, "-e", &kill])
     }
 
