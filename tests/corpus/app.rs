@@ -159,6 +159,14 @@ impl Action {
         kinds.filter(|kind| !FIRED.contains(&kind.as_str()) && kind != "cron").collect()
     }
 
+    /// Returns whether a trigger by hand comes before the deploys of a component.
+    pub(crate) fn precedes(&self, component: &str) -> bool {
+        items(&self.settings, "triggers").iter().any(|trigger| {
+            text(trigger, "type").as_deref() == Some("pre-deploy-component")
+                && text(trigger, "component_name").as_deref() == Some(component)
+        })
+    }
+
     pub(crate) fn steps(&self) -> Vec<Table> {
         items(&self.settings, "steps")
     }

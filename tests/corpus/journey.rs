@@ -271,14 +271,18 @@ impl Journey<'_> {
     }
 
     /// Requires that the first run of an install succeeds. If a component reads the outputs of an
-    /// action that has not run, runs the action and deploys again, as the error advises.
+    /// action that has not run, runs the action and deploys again, as the error advises. If a
+    /// component fails whose action has a trigger before its deploys, does the same.
     fn complete(&self, install: &str, mut run: Value) -> Outcome {
         let mut ran = BTreeSet::new();
         loop {
             let Err(Failure(reasons)) = self.session.require_success(run) else { return Ok(()) };
             let is_missing = |action: &&Action| {
                 let advice = format!("; action {} has not run", action.name);
-                reasons.iter().any(|reason| reason.contains(&advice))
+                reasons.iter().any(|reason| {
+                    let component = reason.split(':').next().unwrap_or_default();
+                    reason.contains(&advice) || action.precedes(component)
+                })
             };
             let mut missing = self.app.actions.iter().filter(is_missing);
             // The trigger documents that the app needs the action at this time.

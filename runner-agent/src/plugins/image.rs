@@ -24,7 +24,7 @@ use schemas::{
 use serde::{Deserialize, Serialize};
 use tokio::time::MissedTickBehavior;
 
-use self::destination::Destination;
+pub(super) use self::destination::Destination;
 use super::{
     cluster::registry_login::CloudRegistry,
     contract::{PluginError, Sink, Stream},
@@ -168,6 +168,16 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Requests the image from its destination, with the credentials that a copy would use.
+pub(super) async fn probe(
+    work: &Work<'_>,
+    destination: &Destination,
+    sink: &mut dyn Sink,
+) -> Result<(), Halt> {
+    let target = destination.target(work, Arc::default(), sink).await?;
+    or_cancelled(work, target.has(&artifact(work)?.digest)).await.map(drop)
 }
 
 /// Copies the image of an approved plan. A repeated sync sends only what is missing, so a lost job

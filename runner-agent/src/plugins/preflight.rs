@@ -3,6 +3,8 @@
 //!
 //! A plugin starts only if the policy would allow the jobs that use it.
 
+mod registries;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -52,6 +54,7 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
     preflight.check_isolation(rules).await;
     preflight.check_terraform(&allowed, sink).await?;
     preflight.check_plugins(&allowed, sink).await?;
+    preflight.check_registries(&allowed, sink).await?;
     preflight.check_disk();
     preflight.list_deferred();
     let checks = preflight.checks;

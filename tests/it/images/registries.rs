@@ -2,8 +2,9 @@
 //! blobs that another component has.
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
+use serde_json::Value;
 use tests::{
-    Customer, REGISTRY_PASSWORD, REGISTRY_USER, Registry, Server, stdout_of, succeeded,
+    Customer, REGISTRY_PASSWORD, REGISTRY_USER, Registry, Server, ended, stdout_of, succeeded,
     terraform_or_skip, until,
 };
 
@@ -67,6 +68,57 @@ fn private_registries_are_used_through_a_credential_helper() {
     for text in [&events, &server.log(), &log(&server, &run, "web")] {
         assert!(!text.contains(REGISTRY_PASSWORD), "{text}");
     }
+}
+
+/// Returns the message of the preflight's check of registries.
+#[track_caller]
+fn registry_check(run: &Value, status: &str) -> String {
+    let checks = run["preflight"]["checks"].as_array().unwrap();
+    let mut found = checks.iter().filter(|check| check["check"] == "registry");
+    let (check, other) = (found.next().unwrap_or_else(|| panic!("{run:#}")), found.next());
+    assert!(other.is_none() && check["status"] == status, "{run:#}");
+    check["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_preflight_finds_a_registry_that_refuses_the_runner() {
+    let Some(upstream) = Registry::start_or_skip() else { return };
+    let Some(private) = Registry::private_or_skip() else { return };
+    for name in ["acme/api", "acme/web"] {
+        upstream.push_image(name, "1.0", "linux/amd64", &[name.as_bytes()]);
+    }
+    let server = server(&upstream);
+    let app = ImageApp::new(&server, "images");
+    app.image("api", "acme/api", "1.0", "").image("web", "acme/web", "1.0", "").sync(&server);
+    let docker = tempfile::tempdir().unwrap();
+    let config = docker.path().to_str().unwrap();
+    let path = format!("{config}:{}", std::env::var("PATH").unwrap());
+    let created = server.cli_json(&["installs", "create", "images", "acme", "--auto-approve"]);
+    let registry = format!("oci://{}/shop/acme", private.host());
+    let _runner = Customer::new(&server, "customer")
+        .env("PATH", &path)
+        .env("DOCKER_CONFIG", config)
+        .with(&["--registry", &registry])
+        .start(&server, created["enrolment"]["token"].as_str().unwrap());
+    until("the provision run", TIMEOUT, || {
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+
+    // Without credentials for the registry, the run fails before its first change.
+    let run = ended(&server, "acme");
+    assert_eq!(run["preflight"]["state"], "failed", "{run:#}");
+    let check = registry_check(&run, "failed");
+    let expected = format!("run `docker login {}`", private.host());
+    assert!(check.contains(&expected) && check.contains("(for api, web)"), "{check}");
+    let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
+    assert!(jobs.as_array().unwrap().iter().all(|job| job["kind"] != "sync"), "{jobs:#}");
+
+    // With credentials, the same deploy succeeds.
+    credential_helper(docker.path(), &private.host());
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "with a login"]);
+    let run = succeeded(&server, "acme");
+    let check = registry_check(&run, "ok");
+    assert!(check.contains("accepts the credentials"), "{check}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ const TAG_DIGITS: usize = 12;
 /// Registry of the install, or the layout of the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Destination {
+pub(in crate::plugins) enum Destination {
     /// Repository of a registry that clusters can pull from.
     Registry { host: String, name: String, tag: String },
     /// Layout of the runner. The outputs name the image in its upstream registry.
@@ -56,7 +56,7 @@ enum SandboxRegistry {
 impl Destination {
     /// Returns the destination of a component: the customer's registry, the registry of the
     /// sandbox, or the layout of the runner.
-    pub(super) async fn of(work: &Work<'_>) -> Result<Self, Halt> {
+    pub(in crate::plugins) async fn of(work: &Work<'_>) -> Result<Self, Halt> {
         let refused = |why: String| PluginError::Refused(format!("cannot copy the image: {why}"));
         if let RegistryChoice::Registry(registry) = &work.job.images.registry {
             return Ok(Self::in_registry(registry, work.name, tag(work)).map_err(refused)?);
@@ -102,6 +102,14 @@ impl Destination {
         Ok(Destination::Registry { host, name, tag })
     }
 
+    /// Returns the host of the registry. The layout of the runner has none.
+    pub(in crate::plugins) fn host(&self) -> Option<&str> {
+        match self {
+            Destination::Registry { host, .. } => Some(host),
+            Destination::Layout { .. } => None,
+        }
+    }
+
     /// Returns the name of the repository, for plans.
     pub(super) fn address(&self, work: &Work<'_>) -> String {
         match self {
@@ -114,7 +122,7 @@ impl Destination {
     }
 
     /// Returns a warning if clusters cannot pull the copied image, with the remedy.
-    pub(super) fn warning(&self, work: &Work<'_>) -> Option<String> {
+    pub(in crate::plugins) fn warning(&self, work: &Work<'_>) -> Option<String> {
         let Destination::Layout { .. } = self else { return None };
         let why = match (&work.job.images.registry, named_by_sandbox(work)) {
             (RegistryChoice::None, _) => "the option --registry none is set".to_owned(),
