@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "rejection",
             "sensitive",
             "state_versions",
+            "wrapped_seeds",
             "webhooks",
             "write_behind",
         ],
