@@ -289,6 +289,8 @@ impl From<RunnerError> for Problem {
             | RunnerError::KeyWasReplaced
             | RunnerError::NoFormerKeys
             | RunnerError::KeysWereReplaced
+            | RunnerError::NotChosen { .. }
+            | RunnerError::InstallKeysDiffer
             | RunnerError::GenerationNotLater { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())

@@ -96,12 +96,9 @@ impl Decider for Runner {
                 Err(RunnerError::InstallNotAllowed)
             }
             ReplaceInstallKeys(keys) => match &identity.install_keys {
+                None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
                 Some(recorded) if recorded.is_same(&keys) => Ok(vec![]),
-                Some(recorded) if keys.generation <= recorded.generation => {
-                    let (generation, recorded) = (keys.generation, recorded.generation);
-                    Err(RunnerError::GenerationNotLater { generation, recorded })
-                }
-                Some(_) | None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
+                Some(_) => Err(RunnerError::InstallKeysDiffer),
             },
             ChangeRecoveryRecipients { .. } if identity.install.is_none() => {
                 Err(RunnerError::InstallNotAllowed)

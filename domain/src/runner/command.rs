@@ -16,7 +16,7 @@ pub enum RunnerCommand {
         /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
-    /// Record other public keys of the install: the first ones, or those of a later generation.
+    /// Record the public keys of the install, if the runner has reported none yet.
     ReplaceInstallKeys(InstallPublicKeys),
     /// Record all recipients that can recover the keys of the install.
     ChangeRecoveryRecipients {

@@ -170,9 +170,21 @@ impl Runner {
         self.identity.as_ref().map(|identity| &identity.identity_key)
     }
 
+    /// Returns the keys of this runner, which a runner of the same install may recover.
+    ///
+    /// # Errors
+    /// If this runner has no keys of that install.
+    pub fn recoverable_keys(&self, install: InstallId) -> Result<&InstallPublicKeys, RunnerError> {
+        let of_install =
+            self.identity.as_ref().filter(|identity| identity.install == Some(install));
+        let recorded = of_install.and_then(|identity| identity.install_keys.as_ref());
+        recorded.ok_or(RunnerError::NoFormerKeys)
+    }
+
     /// Checks that another runner may register these keys as the successors of this runner's keys.
     /// The caller has verified that the former keys signed them. `current` are the keys of the
-    /// install's runner: replaced keys have no successors, because a thief may have them.
+    /// install's runner, or of the runner that the vendor chose: replaced keys have no successors,
+    /// because a thief may have them.
     ///
     /// # Errors
     /// If this runner has no keys of that install, its generation is not earlier, or its keys are not
@@ -183,10 +195,7 @@ impl Runner {
         keys: &InstallPublicKeys,
         current: Option<&InstallPublicKeys>,
     ) -> Result<(), RunnerError> {
-        let of_install =
-            self.identity.as_ref().filter(|identity| identity.install == Some(install));
-        let recorded = of_install.and_then(|identity| identity.install_keys.as_ref());
-        let recorded = recorded.ok_or(RunnerError::NoFormerKeys)?;
+        let recorded = self.recoverable_keys(install)?;
         let generation = keys.generation;
         if generation <= recorded.generation {
             let recorded = recorded.generation;

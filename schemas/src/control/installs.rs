@@ -86,6 +86,18 @@ pub struct Enrolment {
     pub command: String,
 }
 
+/// Request for an enrolment token of an install.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateEnrolmentToken {
+    /// Id of a former runner, `rnr_` and a ULID, whose keys the customer recovers with this token,
+    /// although those of another runner replaced them. A thief of its host can then recover them as
+    /// well, with this token. Absent for an ordinary enrolment or recovery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub recover_from: Option<RunnerId>,
+}
+
 /// New enrolment token for an install or for a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnrolmentIssued {

@@ -74,8 +74,8 @@ pub struct RecoveryOffer {
     pub install: InstallId,
     /// Id of the server's log.
     pub log_id: String,
-    /// Wrapped seeds of the current keys of the install, at most 100: those of its runner first, and
-    /// the last stored first.
+    /// Wrapped seeds of the current keys of the install, or of the former runner that the vendor
+    /// chose, at most 100: those of its runner first, and the last stored first.
     pub seeds: Vec<OfferedSeed>,
     /// Newest state of each component that has one.
     pub states: BTreeMap<String, StateHead>,
