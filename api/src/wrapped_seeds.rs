@@ -1,8 +1,8 @@
 //! Seeds of installs, wrapped for the customer's recovery recipients. The server cannot read them.
 //!
-//! A runner replaces only its own ones: a runner with other keys must not delete those of a lost
-//! host. Only a successor deletes those of all former runners, because a wrapped seed of former keys
-//! contains the same seed: a recipient that the customer removes must not keep one.
+//! A runner replaces only its own ones, and those of other runners that contain the same seed: a
+//! recipient that the customer removes must not keep one. A runner with new keys, enrolled by mistake,
+//! deletes none of a lost host: the vendor can choose to recover them.
 use domain::{
     decider::Timestamp,
     ids::{InstallId, RunnerId},
@@ -51,14 +51,15 @@ pub(crate) async fn replace(
     .await
 }
 
-/// Deletes the wrapped seeds of all runners of an install except one.
-pub(crate) async fn delete_others(
+/// Deletes the wrapped seeds of these runners of an install.
+pub(crate) async fn delete(
     pool: &PgPool,
-    (install, kept): (InstallId, RunnerId),
+    install: InstallId,
+    runners: &[RunnerId],
 ) -> Result<(), sqlx::Error> {
-    let delete = "delete from wrapped_seed where install = $1 and runner <> $2";
-    let (install, kept) = (install.to_string(), kept.to_string());
-    sqlx::query(delete).bind(install).bind(kept).execute(pool).await.map(drop)
+    let delete = "delete from wrapped_seed where install = $1 and runner = any($2)";
+    let runners: Vec<String> = runners.iter().map(ToString::to_string).collect();
+    sqlx::query(delete).bind(install.to_string()).bind(runners).execute(pool).await.map(drop)
 }
 
 /// Returns the runners of an install that have wrapped seeds.

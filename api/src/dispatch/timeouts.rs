@@ -260,6 +260,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn execution_of_a_replaced_host_is_lost_also_without_its_session() {
+        let (dispatch, _clock) = dispatch();
+        claim(&dispatch);
+        let replace = |replaced, epoch| {
+            let (runner, now) =
+                (Runner { replaced, revoked: true, ..Runner::default() }, dispatch.moment());
+            let mut state = dispatch.state();
+            let entry = state.runners.meet(RUNNER, runner.clone(), 2, now.instant);
+            (entry.runner, entry.epoch) = (runner, epoch);
+        };
+        // A revoked runner may finish its jobs.
+        replace(false, Some(1));
+        assert_eq!(job_commands(&dispatch), []);
+        for epoch in [Some(1), None] {
+            replace(true, epoch);
+            let (execution, loss_reason) = (EXECUTION, LossReason::HostReplaced);
+            let lost = JobCommand::DeclareLost { execution, loss_reason };
+            assert_eq!(job_commands(&dispatch), [lost]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn clock_jump_does_not_expire_a_queued_job() {
         let (dispatch, clock) = dispatch();
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);

@@ -120,7 +120,8 @@ async fn redeem_token(
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(body, install, token))).await?;
     if let Some(install) = install {
         if let (Some(proof), Some(keys)) = (&body.recovery, &body.install_keys) {
-            recovery::register(unit, (install, new), (keys, proof), states).await?;
+            let chosen = known.recover_from;
+            recovery::register(unit, (install, new), (keys, proof), chosen, states).await?;
         }
         let outputs = body.stack_outputs.clone().into();
         stack::check_limits(&outputs)?;

@@ -157,6 +157,7 @@ pub(crate) async fn get(
     let (install, begun) = check_reader(&app, &caller, &component).await?;
     let of = Of { install, component: &component };
     if let Some(begun) = begun {
+        check_not_revoked(&app, caller.runner()).await?;
         match state_versions::begin(&app.pool, of, begun).await? {
             Beginning::Begun => {}
             Beginning::Busy => return Err(busy()),

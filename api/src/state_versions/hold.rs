@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use domain::ids::InstallId;
 use schemas::{manifest::Fence, runner::StateHead};
 use sqlx::{PgPool, Postgres, Transaction};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{WRITERS, newest_of_install};
 
@@ -14,18 +15,33 @@ pub(crate) struct Held {
     install: InstallId,
     /// Newest version of each component.
     pub newest: BTreeMap<String, StateHead>,
+    _permit: SemaphorePermit<'static>,
 }
 
-/// Holds the states of an install. Returns `None` while a state is being stored, and during another
-/// hold.
+/// Concurrent holds of this server. Each needs a second connection, to commit.
+static HOLDS: Semaphore = Semaphore::const_new(2);
+/// Time to wait for the uploads that have begun. Waiting excludes later ones: a former host that stores
+/// states all the time cannot prevent a recovery.
+const LOCK_TIMEOUT: &str = "set local lock_timeout = '3s'";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// Holds the states of an install. Returns `None` if a state is being stored for long, and during
+/// other holds.
 pub(crate) async fn hold(pool: &PgPool, install: InstallId) -> Result<Option<Held>, sqlx::Error> {
+    let Ok(permit) = HOLDS.try_acquire() else { return Ok(None) };
     let mut tx = pool.begin().await?;
-    let lock = format!("select pg_try_advisory_xact_lock({WRITERS})");
-    if !sqlx::query_scalar(&lock).bind(install.to_string()).fetch_one(&mut *tx).await? {
+    sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
+    let lock = format!("select pg_advisory_xact_lock({WRITERS})");
+    let locked = sqlx::query(&lock).bind(install.to_string()).execute(&mut *tx).await;
+    if let Err(sqlx::Error::Database(error)) = &locked
+        && error.code().as_deref() == Some(LOCK_NOT_AVAILABLE)
+    {
+        tx.rollback().await?;
         return Ok(None);
     }
+    locked?;
     let newest = newest_of_install(&mut tx, install).await?;
-    Ok(Some(Held { tx, install, newest }))
+    Ok(Some(Held { tx, install, newest, _permit: permit }))
 }
 
 impl Held {
