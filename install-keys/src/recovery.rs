@@ -25,6 +25,9 @@ use crate::{
 };
 
 const FORMAT: u32 = 1;
+/// Number of earlier generations to compare with the expected fingerprint. The author of a wrapped
+/// seed can choose any generation.
+const EARLIER_GENERATIONS: usize = 100;
 
 /// Reason why a seed cannot be wrapped or recovered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,9 +68,24 @@ pub enum RecoveryError {
     /// The keys differ from those that the customer expects.
     #[error(
         "the wrapped seed has other keys than the expected fingerprint: it has the fingerprint {0}; it is of an older \
-         generation, or another party wrapped a seed of its own"
+         generation, of a runner that enrolled with new keys, or another party wrapped a seed of its own; do not pass this \
+         fingerprint unless your own records contain it"
     )]
     OtherFingerprint(Fingerprint),
+    /// The seed is the expected one, which proves its origin. Another host has recovered it.
+    #[error(
+        "the wrapped seed is the expected one, but of the later generation {generation}: a host recovered it after \
+         generation {expected}, which has your fingerprint; if that host is lost as well, repeat the call with \
+         --fingerprint {fingerprint}"
+    )]
+    LaterGeneration {
+        /// Generation of the wrapped seed.
+        generation: u32,
+        /// Earlier generation that has the expected fingerprint.
+        expected: u32,
+        /// Fingerprint of the later generation.
+        fingerprint: Fingerprint,
+    },
 }
 
 /// Public key of an age identity that can recover an install.
@@ -206,9 +224,19 @@ impl WrappedSeed {
         if generation != self.generation || !self.is_signed(&keys.key_set()) {
             return Err(RecoveryError::BadSignature);
         }
-        let found = keys.public().fingerprint(&Of { log_id: &self.log_id, install });
-        if found != *expected {
-            return Err(RecoveryError::OtherFingerprint(found));
+        let fingerprint_of = |generation| {
+            let keys = InstallKeys::new(&seed, generation).public();
+            keys.fingerprint(&Of { log_id: &self.log_id, install })
+        };
+        let fingerprint = fingerprint_of(generation);
+        if fingerprint != *expected {
+            let mut earlier = (1..generation).rev().take(EARLIER_GENERATIONS);
+            return Err(match earlier.find(|earlier| fingerprint_of(*earlier) == *expected) {
+                Some(expected) => {
+                    RecoveryError::LaterGeneration { generation, expected, fingerprint }
+                }
+                None => RecoveryError::OtherFingerprint(fingerprint),
+            });
         }
         Ok(Recovered { seed, generation, log_id: self.log_id.clone() })
     }

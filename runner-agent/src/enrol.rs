@@ -53,8 +53,8 @@ pub struct EnrolmentOptions {
     /// Fingerprint of the server's manifest key.
     pub server_key: String,
     pub stack_outputs: BTreeMap<String, Value>,
-    /// Proof of a runner that recovered the keys of the install.
-    pub recovery: Option<RecoveryProof>,
+    /// Install whose keys this runner recovered, and the proof.
+    pub recovery: Option<(InstallId, RecoveryProof)>,
 }
 
 /// Returns the identity of this runner, or `None` if the runner is not enrolled.
@@ -114,7 +114,7 @@ pub async fn enrol(
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
         stack_outputs: options.stack_outputs.clone(),
-        recovery: options.recovery.clone(),
+        recovery: options.recovery.as_ref().map(|(_, proof)| proof.clone()),
     };
     let request = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
     let response = client.send::<Enrolled>(&request).await.context("cannot enrol")?;
@@ -125,6 +125,15 @@ pub async fn enrol(
             "cannot enrol: the server enrolled this runner with log {}, but the server's keys are of log {}",
             enrolled.log_id,
             list.log_id
+        );
+    }
+    // The server could give the keys of one install to a runner of another one.
+    if let Some((install, _)) = &options.recovery
+        && enrolled.install != Some(*install)
+    {
+        bail!(
+            "cannot enrol: the keys are of {install}, but the server enrolled this runner for another install; remove the data \
+             directory, and ask the vendor for the reason"
         );
     }
     let identity = Identity {

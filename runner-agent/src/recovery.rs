@@ -10,6 +10,7 @@ use std::{fs, io, path::PathBuf, time::SystemTime};
 use anyhow::{Context as _, bail};
 use install_keys::{InstallKeys, Of, Recipient, WrappedSeed};
 use schemas::runner::MAX_RECIPIENTS;
+use tracing::warn;
 
 use crate::{
     data::{self, Data},
@@ -37,6 +38,7 @@ pub fn add(
     of: &Of<'_>,
     recipient: &Recipient,
 ) -> anyhow::Result<PathBuf> {
+    data::remove(&removed_path(data, recipient))?;
     let path = path(data, recipient);
     if !path.exists() && list(data)?.len() >= MAX_RECIPIENTS {
         bail!(
@@ -85,11 +87,13 @@ pub fn find(data: &Data, recipient: &Recipient) -> anyhow::Result<Option<Wrapped
 }
 
 /// Removes a recipient from this host. Copies elsewhere stay usable. Returns false if there is none.
+/// Records the removal for the next start, whose options may still name the recipient.
 pub fn remove(data: &Data, recipient: &Recipient) -> io::Result<bool> {
     let path = path(data, recipient);
     if !path.try_exists()? {
         return Ok(false);
     }
+    data::replace(&removed_path(data, recipient), b"")?;
     data::remove(&path)?;
     data::sync_parent(&path)?;
     Ok(true)
@@ -99,24 +103,45 @@ fn path(data: &Data, recipient: &Recipient) -> PathBuf {
     data.path(&format!("{DIRECTORY}/{recipient}.json"))
 }
 
+/// Returns true if the customer removed this recipient, and has not added it again.
+pub(crate) fn was_removed(data: &Data, recipient: &Recipient) -> io::Result<bool> {
+    removed_path(data, recipient).try_exists()
+}
+
+fn removed_path(data: &Data, recipient: &Recipient) -> PathBuf {
+    data.path(&format!("{DIRECTORY}/{recipient}.removed"))
+}
+
 /// Returns the time of the last change of the recipients.
 pub(crate) fn changed_at(data: &Data) -> Option<SystemTime> {
     fs::metadata(data.path(DIRECTORY)).ok()?.modified().ok()
 }
 
-/// Returns the wrapped seeds for the server: those of the current keys.
+/// Returns the wrapped seeds for the server: those of the current keys, one for each recipient, and
+/// not more than the server accepts. Further files were copied there by hand.
 pub(crate) fn reported(
     data: &Data,
     keys: &InstallKeys,
     of: &Of<'_>,
 ) -> anyhow::Result<Vec<schemas::runner::WrappedSeed>> {
-    let current = list(data)?.into_iter().filter(|wrapped| wrapped.is_current(of, keys));
+    let mut current = list(data)?;
+    current.retain(|wrapped| wrapped.is_current(of, keys));
+    current.sort_by(|one, other| one.recipient().cmp(other.recipient()));
+    current.dedup_by(|one, other| one.recipient() == other.recipient());
+    if current.len() > MAX_RECIPIENTS {
+        let recipients = current.len();
+        warn!(
+            recipients,
+            "Too many recovery recipients; the server gets only the first {MAX_RECIPIENTS}"
+        );
+        current.truncate(MAX_RECIPIENTS);
+    }
     let seed = |wrapped: WrappedSeed| -> anyhow::Result<_> {
         let (recipient, generation) = (wrapped.recipient().into(), keys.generation());
         let wrapped = serde_json::to_string(&wrapped)?;
         Ok(schemas::runner::WrappedSeed { recipient, generation, wrapped })
     };
-    current.map(seed).collect()
+    current.into_iter().map(seed).collect()
 }
 
 #[cfg(test)]
@@ -150,12 +175,18 @@ mod tests {
         assert_eq!((reported.len(), reported[0].problem()), (1, None));
         // The server cannot use those of former keys.
         assert!(super::reported(&data, &keys.successor(), &of()).unwrap().is_empty());
-        for number in 1..MAX_RECIPIENTS {
+        for number in 1..=MAX_RECIPIENTS {
             fs::copy(&file, file.with_file_name(format!("{number}.json"))).unwrap();
         }
+        // Copies of one recipient.
+        assert_eq!(super::reported(&data, &keys, &of()).unwrap(), reported);
+        fs::remove_file(file.with_file_name("1.json")).unwrap();
+        assert!(!was_removed(&data, &recipient()).unwrap());
         assert!(remove(&data, &recipient()).unwrap());
         assert!(!remove(&data, &recipient()).unwrap());
+        assert!(was_removed(&data, &recipient()).unwrap());
         add(&data, &keys, &of(), &recipient()).unwrap();
+        assert!(!was_removed(&data, &recipient()).unwrap());
         let another = "age104e6ugjpd7xcv305fz25j4kn29q5fxaqvrztfesfcykx0x70gazsyhzjwf";
         let error = add(&data, &keys, &of(), &another.parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("has 10 recipients"), "{error}");

@@ -224,12 +224,14 @@ pub(crate) async fn recover(
     let _lock = lock(&data).await?;
     let level = run.isolation.map(Into::into);
     check_isolation(&data, choice.as_ref(), level, RunnerMode::Install).await?;
+    let begun = recovered.begin(&data, &offer)?;
     policy::begin(&data, choice, level)?;
     publishers::record(&data, &run.plugin_publisher)?;
-    recovered.enrol(&data, &offer, (options, &run.recovery)).await
+    begun.enrol(&data, (options, &run.recovery)).await
 }
 
-/// Wraps the seed for the recipients of the command line.
+/// Wraps the seed for the recipients of the command line. A recipient that the customer removed stays
+/// removed: a unit file keeps its options.
 fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> anyhow::Result<()> {
     if run.recovery.is_empty() {
         return Ok(());
@@ -238,7 +240,18 @@ fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> a
         bail!(BUILD_RECIPIENT);
     };
     let of = Of { log_id: &identity.log_id, install };
-    run.recovery.iter().try_for_each(|to| recovery::add(data, keys, &of, to).map(drop))
+    for to in &run.recovery {
+        if recovery::was_removed(data, to)? {
+            warn!(
+                recipient = %to,
+                "Ignoring --recovery: `stead-runner recovery remove` removed this recipient. Remove the option, or add the \
+                 recipient again with `stead-runner recovery add`"
+            );
+        } else {
+            recovery::add(data, keys, &of, to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks that this host can isolate the jobs as the policy demands. The token enrols one runner once,

@@ -40,8 +40,8 @@ mod plan_all;
 mod plan_details;
 mod plugins;
 mod preflight;
-#[cfg(feature = "fault-injection")]
 mod recovery;
+#[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;
 mod sandbox;

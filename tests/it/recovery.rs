@@ -197,7 +197,7 @@ fn a_new_host_continues_from_the_states_and_the_lost_one_is_rejected() {
     let mut host =
         NewHost { token: new_token(&server), name: "third".into(), heads: vec![], ..host };
     let older = host.refusal();
-    assert!(older.contains("it is of an older generation"), "{older}");
+    assert!(older.contains("the expected one, but of the later generation 2"), "{older}");
     host.fingerprint = fingerprint(&second);
     drop(second);
     let third = host.accept_and_start();
@@ -205,6 +205,42 @@ fn a_new_host_continues_from_the_states_and_the_lost_one_is_rejected() {
     server.cli_json(&["installs", "deploy", "acme"]);
     succeeded(&server, "acme");
     assert_eq!(third.ledger(), [], "something was created again");
+}
+
+#[test]
+fn keys_that_a_mistaken_enrolment_replaced_are_recovered_by_a_decision_of_the_vendor() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let mut lost = install(&server, 0);
+    until_some("the provision run", TIMEOUT, || {
+        server.cli_json(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
+    });
+    succeeded(&server, "acme");
+    let runner = || server.cli_json(&["installs", "show", "acme"])["runner"].clone();
+    let (former, lost_runner) = (fingerprint(&lost), runner());
+    lost.kill();
+    let mistaken = Customer::new(&server, "mistaken").start(&server, &new_token(&server));
+    until("the mistaken runner to enrol", TIMEOUT, || runner() != lost_runner);
+    drop(mistaken);
+    let mut host = NewHost {
+        token: new_token(&server),
+        server: &server,
+        name: "second".into(),
+        secret: SECRET,
+        fingerprint: former,
+        heads: vec![],
+    };
+    assert!(host.refusal().contains("--recover-from RUNNER"), "{}", host.refusal());
+    let choose = ["installs", "create-enrolment-token", "acme", "--recover-from"];
+    let issued = server.cli_json(&[&choose[..], &[lost_runner.as_str().unwrap()]].concat());
+    host.token = issued["enrolment"]["token"].as_str().unwrap().to_owned();
+    let second = host.accept_and_start();
+    stdout_of(&mut second.local(&["enable"]));
+    server.cli_json(&["installs", "deploy", "acme"]);
+    succeeded(&server, "acme");
+    assert_eq!(second.ledger(), [], "something was created again");
 }
 
 #[test]

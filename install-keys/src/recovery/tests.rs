@@ -95,6 +95,12 @@ fn a_wrong_key_install_or_generation_is_refused_by_name() {
     let newer = keys(2).public().fingerprint(&of());
     let error = ours.recover(install(1), &newer, &identity(ONE)).unwrap_err();
     assert_eq!(error, RecoveryError::OtherFingerprint(expected));
+    // The customer has the fingerprint of the first host only, and the second one was lost as well.
+    let fingerprint = keys(3).public().fingerprint(&of());
+    let later = RecoveryError::LaterGeneration { generation: 3, expected: 1, fingerprint };
+    assert_eq!(refused(&wrapped(&keys(3))), later);
+    let far = refused(&wrapped(&keys(u32::MAX)));
+    assert!(matches!(far, RecoveryError::OtherFingerprint(_)), "{far}");
     // The server knows the recipient and can wrap a seed of its own.
     let theirs = InstallKeys::new(&Seed::from_bytes(&[9; 32]), 1);
     let found = theirs.public().fingerprint(&of());

@@ -143,7 +143,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
     /// Recovery recipient: public key of an age identity, age1…, whose private key you keep offline; may be
-    /// repeated. Only `recovery remove` removes it
+    /// repeated. Only `recovery remove` removes it, and then only `recovery add` adds it again
     #[arg(long, value_name = "RECIPIENT")]
     pub(crate) recovery: Vec<install_keys::Recipient>,
     /// Maximum number of concurrent jobs

@@ -70,7 +70,6 @@ pub(crate) struct RecoverArgs {
 pub(super) fn run(command: RecoveryCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         RecoveryCommand::Add { recipient } => {
-            host::make_undumpable();
             let (keys, identity, install) = keys(data)?;
             let of = Of { log_id: &identity.log_id, install };
             let path = recovery::add(data, &keys, &of, &recipient)?;

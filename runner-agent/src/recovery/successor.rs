@@ -56,6 +56,8 @@ pub(crate) struct Recovered {
     /// Other recipients of the former keys. The customer may have removed them since.
     others: Vec<Recipient>,
     accepted: BTreeMap<String, StateHead>,
+    /// States that the customer gives up.
+    lost: Vec<LostState>,
 }
 
 impl Recovered {
@@ -68,44 +70,61 @@ impl Recovered {
         let others = signed.filter(|other| *other != recipient).collect();
         let accepted = accept(offer, &request.accepted)?;
         check_lost(offer, &request.lost)?;
-        Ok(Recovered { former, former_keys, recipient, others, accepted })
+        let lost = request.lost.clone();
+        Ok(Recovered { former, former_keys, recipient, others, accepted, lost })
     }
 
-    /// Enrols this host as the successor, with the next generation of the keys and these further
-    /// recipients. The runner is disabled first, so that it never starts enabled.
-    pub(crate) async fn enrol(
-        self,
-        data: &Data,
-        offer: &RecoveryOffer,
-        (options, recipients): (EnrolmentOptions, &[Recipient]),
-    ) -> anyhow::Result<(Identity, InstallKeys)> {
-        for other in self.others.iter().filter(|other| !recipients.contains(other)) {
-            eprintln!(
-                "{other} was a recipient of the lost host and is none of this one: add it with `stead-runner recovery add` if you \
-                 trust it"
-            );
-        }
+    /// Records the recovery with the next generation of the keys. From now on, an ordinary enrolment
+    /// fails here: it would replace the keys of the install.
+    pub(crate) fn begin(self, data: &Data, offer: &RecoveryOffer) -> anyhow::Result<Beginning> {
         let (log_id, install) = (offer.log_id.clone(), offer.install);
-        let of = Of { log_id: &log_id, install };
         let keys = self.former_keys.successor();
         check_new(data, &keys)?;
-        disable::disable(data, &reason(&self.accepted), false)?;
-        let journal = Journal::open(data)?;
-        for (component, head) in &self.accepted {
-            let (component, lineage) = (component.clone(), head.lineage.clone());
-            let (serial, digest) = (head.serial, head.digest.clone());
-            journal.write(JournalEvent::StateUnproved { component, lineage, serial, digest })?;
-        }
         let mut agent_keys = Keys::open(data)?;
         agent_keys.install = Some(keys.clone());
         let public = agent_keys.signed_install_keys().context("cannot read the recovered keys")?;
         let signature = self.former_keys.sign_succession(&succession(&log_id, install, &public));
         let (former, signature) = (self.former, STANDARD.encode(signature));
-        let (accepted_states, wrapped_seeds) = (self.accepted, vec![]);
+        let (accepted_states, wrapped_seeds) = (self.accepted.clone(), vec![]);
         let proof = RecoveryProof { former, signature, accepted_states, wrapped_seeds };
-        let begun = Begun { log_id: log_id.clone(), install, proof };
+        let begun = Begun { log_id, install, proof };
         data::replace_json(&path(data), &begun)?;
-        add(data, &keys, &of, &self.recipient)?;
+        Ok(Beginning { recovered: self, begun, keys, agent_keys })
+    }
+}
+
+/// Recovery that is recorded in the data directory, whose keys are not stored yet.
+pub(crate) struct Beginning {
+    recovered: Recovered,
+    begun: Begun,
+    keys: InstallKeys,
+    agent_keys: Keys,
+}
+
+impl Beginning {
+    /// Enrols this host as the successor, with these further recipients. The runner is disabled
+    /// before its keys are stored, so that it never starts enabled.
+    pub(crate) async fn enrol(
+        self,
+        data: &Data,
+        (options, recipients): (EnrolmentOptions, &[Recipient]),
+    ) -> anyhow::Result<(Identity, InstallKeys)> {
+        let Beginning { recovered, begun, keys, agent_keys } = self;
+        for other in recovered.others.iter().filter(|other| !recipients.contains(other)) {
+            eprintln!(
+                "{other} was a recipient of the lost host and is none of this one: add it with `stead-runner recovery add` if you \
+                 trust it"
+            );
+        }
+        disable::disable(data, &reason(&recovered), false)?;
+        let journal = Journal::open(data)?;
+        for (component, head) in &recovered.accepted {
+            let (component, lineage) = (component.clone(), head.lineage.clone());
+            let (serial, digest) = (head.serial, head.digest.clone());
+            journal.write(JournalEvent::StateUnproved { component, lineage, serial, digest })?;
+        }
+        let of = Of { log_id: &begun.log_id, install: begun.install };
+        add(data, &keys, &of, &recovered.recipient)?;
         recipients.iter().try_for_each(|to| add(data, &keys, &of, to).map(drop))?;
         seed::store(data, &keys)?;
         let identity = begun.enrol(data, &keys, &agent_keys, options).await?;
@@ -137,7 +156,7 @@ impl Begun {
             keys.public().fingerprint(&of)
         );
         let wrapped_seeds = reported(data, keys, &of)?;
-        let recovery = Some(RecoveryProof { wrapped_seeds, ..self.proof });
+        let recovery = Some((self.install, RecoveryProof { wrapped_seeds, ..self.proof }));
         enrol::enrol(data, agent_keys, &EnrolmentOptions { recovery, ..options }).await
     }
 }
@@ -203,12 +222,20 @@ fn check_new(data: &Data, keys: &InstallKeys) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn reason(accepted: &BTreeMap<String, StateHead>) -> String {
-    let unproved = match accepted.is_empty() {
+/// Returns the reason why the runner is disabled, which its journal keeps.
+fn reason(recovered: &Recovered) -> String {
+    let unproved = match recovered.accepted.is_empty() {
         true => "",
         false => "; nothing proves that the accepted states are the newest ones",
     };
-    format!("recovered on a new host{unproved}; check the install, then run `stead-runner enable`")
+    let lost: Vec<String> = recovered.lost.iter().map(ToString::to_string).collect();
+    let given_up = match lost.is_empty() {
+        true => String::new(),
+        false => format!("; given up: {}", lost.join(", ")),
+    };
+    format!(
+        "recovered on a new host{unproved}{given_up}; check the install, then run `stead-runner enable`"
+    )
 }
 
 /// Returns the wrapped seeds that can be read.
@@ -232,16 +259,23 @@ fn unwrap(
             Ok(_) => RecoveryError::OtherLog,
             Err(error) => error,
         };
-        // A seed for another recipient says nothing about the one for this identity.
-        if why.is_none() || matches!(why, Some(RecoveryError::WrongIdentity(_))) {
+        // A seed for another recipient says nothing about the one for this identity, and one of the
+        // server's own says nothing about the expected one.
+        if why.is_none()
+            || matches!(why, Some(RecoveryError::WrongIdentity(_)))
+            || matches!(error, RecoveryError::LaterGeneration { .. })
+        {
             why = Some(error);
         }
     }
     match why {
         Some(why) => Err(why).context("cannot recover the install"),
         None if offer.seeds.is_empty() => bail!(
-            "cannot recover the install: the server has no wrapped seed of {}; restore keys/install from your own backup",
-            offer.install
+            "cannot recover the install: the server has no wrapped seed of the current keys of {install}. If a runner with new keys \
+             enrolled after the host was lost, ask the vendor to revoke it, and for a token of `stead installs \
+             create-enrolment-token {install} --recover-from RUNNER` with the lost runner. Else restore keys/install from your own \
+             backup",
+            install = offer.install
         ),
         None => bail!(
             "cannot recover the install: the wrapped seeds of the server are truncated or changed; restore keys/install from your \

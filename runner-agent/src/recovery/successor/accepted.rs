@@ -1,5 +1,5 @@
 //! States that the customer accepts in a recovery, compared with those of the server.
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use anyhow::bail;
 use domain::state_version::StateVersion;
@@ -52,6 +52,13 @@ impl FromStr for LostState {
             Some(LostState { component, lineage, serial: serial.parse().ok()? })
         };
         read().ok_or_else(|| format!("{text:?} is not in the form COMPONENT=LINEAGE/SERIAL"))
+    }
+}
+
+impl fmt::Display for LostState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LostState { component, lineage, serial } = self;
+        write!(f, "{component}={lineage}/{serial}")
     }
 }
 

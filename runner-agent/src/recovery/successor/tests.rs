@@ -94,7 +94,8 @@ fn a_wrong_seed_is_refused_by_name() {
     document["log_id"] = "other".into();
     let moved = OfferedSeed { wrapped: document.to_string(), ..good.clone() };
     let cases = [
-        (vec![], request(SECRET, 1), "has no wrapped seed"),
+        (vec![], request(SECRET, 1), "has no wrapped seed of the current keys"),
+        (vec![], request(SECRET, 1), "--recover-from RUNNER"),
         (vec![good.clone()], request(OTHER, 1), "wrong recovery key"),
         (vec![wrapped(&other_install, &keys(1))], request(SECRET, 1), "another install"),
         (vec![wrapped(&other_log, &keys(1))], request(SECRET, 1), "the expected fingerprint"),
@@ -104,6 +105,12 @@ fn a_wrong_seed_is_refused_by_name() {
         (vec![wrapped(&of(), &own_seed)], request(SECRET, 1), "the expected fingerprint"),
         // The customer kept the fingerprint of the second generation.
         (vec![good], request(SECRET, 2), "it is of an older generation"),
+        // The customer kept the fingerprint of the first generation only.
+        (
+            vec![wrapped(&of(), &own_seed), wrapped(&of(), &keys(2))],
+            request(SECRET, 1),
+            "the expected one, but of the later generation 2",
+        ),
     ];
     for (seeds, request, expected) in cases {
         let why = refusal(&offer(seeds), &request);
@@ -139,7 +146,9 @@ fn a_state_that_the_lost_host_never_sent_is_given_up_explicitly() {
     for other in ["api=l-1/9", "api=l-2/8", "sandbox=l-1/8"] {
         assert!(refusal(&offer, &with(other)).contains("--give-up-state 'api="), "{other}");
     }
-    Recovered::of(&offer, &with("api=l-1/8")).unwrap();
+    let recovered = Recovered::of(&offer, &with("api=l-1/8")).unwrap();
+    let why = reason(&recovered);
+    assert!(why.contains("nothing proves") && why.contains("given up: api=l-1/8;"), "{why}");
     for text in ["", "api", "api=8", "api=l/x"] {
         assert!(text.parse::<LostState>().is_err(), "{text}");
     }
@@ -164,7 +173,7 @@ fn options() -> EnrolmentOptions {
 async fn interrupted(data: &Data) {
     let offer = offer(vec![wrapped(&of(), &keys(1))]);
     let recovered = Recovered::of(&offer, &request(SECRET, 1)).unwrap();
-    recovered.enrol(data, &offer, (options(), &[])).await.unwrap_err();
+    recovered.begin(data, &offer).unwrap().enrol(data, (options(), &[])).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -174,6 +183,11 @@ async fn a_recovery_that_is_killed_at_any_step_continues() {
     let former = keys(1).public().fingerprint(&of());
     assert!(resume(&data, &former, options()).await.unwrap().is_none());
     assert!(!has_begun(&data).unwrap());
+    // Before anything else was changed: an ordinary enrolment would replace the keys.
+    let offer = offer(vec![wrapped(&of(), &keys(1))]);
+    Recovered::of(&offer, &request(SECRET, 1)).unwrap().begin(&data, &offer).unwrap();
+    assert!(has_begun(&data).unwrap() && disable::disabled(&data).is_none());
+    assert!(resume(&data, &former, options()).await.unwrap().is_none());
     interrupted(&data).await;
     assert!(has_begun(&data).unwrap());
     assert_eq!(reported(&data, &keys(2), &of()).unwrap().len(), 1);
