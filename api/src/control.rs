@@ -83,6 +83,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runner_control::rekey))
         .routes(routes!(runner_control::revoke))
         .routes(routes!(runners::enrol))
+        .routes(routes!(runners::enrolments))
         .routes(routes!(runners::revoke_enrolment))
         .routes(routes!(audit::events))
         .routes(routes!(audit::export))

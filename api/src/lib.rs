@@ -34,7 +34,9 @@ mod ops;
 pub mod postgres;
 mod problem;
 mod queries;
+mod reach;
 mod reactions;
+mod recent_changes;
 mod registry;
 mod rejection;
 mod render;
@@ -58,10 +60,11 @@ pub use execute::Call;
 pub use ids::new_ulid;
 pub use listen::Certificate;
 pub use logs::days as job_log_days;
+pub use oci_registry::VendorLocation as RegistryLocation;
+pub use reach::Reachable;
 pub use reactions::policies::CONSUMER as POLICIES_CONSUMER;
 pub use state::App;
 pub use state_versions::DEFAULT_QUOTA as DEFAULT_STATE_QUOTA;
 pub use usecases::{
     enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
 };
-pub use webhooks::Reachable;

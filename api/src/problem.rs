@@ -94,6 +94,7 @@ codes! {
     RateLimited = 429 "rate_limited", "Too many requests";
     Internal = 500 "internal", "Internal server error";
     Unavailable = 503 "unavailable", "The database does not respond";
+    RegistryUnavailable = 503 "registry_unavailable", "The vendor's registry does not respond";
     Busy = 503 "busy", "The server is overloaded";
     ShuttingDown = 503 "shutting_down", "The server is shutting down";
     ProjectionLag = 503 "projection_lag", "The projection has not reached the position";

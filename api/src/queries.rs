@@ -21,6 +21,7 @@
 //! | `/v1/jobs/{job}/attempts/{attempt}/log` | `logs::get`, `logs::follow` | `AttemptLog` with bytes, stream of `LogUpdate` |
 //! | `/v1/runners`, `/v1/runners/{runner}` | `runners::list`, `runners::get` | `Page<Runner>`, `Runner` |
 //! | `/v1/runners/{runner}/journal-heads` | `runners::journal_heads` | `JournalHeads` |
+//! | `/v1/enrolment-tokens` | `enrolments::list` | `Page<EnrolmentToken>` |
 //! | `/v1/plugins`, `/v1/plugins/{plugin}` | `plugins::list`, `plugins::get` | `Page<Plugin>`, `Plugin` |
 //! | `/v1/tokens` | `tokens::list` | `Page<Token>` |
 //! | `/v1/subjects/{subject}` | `subjects::get` | `Subject` |
@@ -40,6 +41,7 @@ pub(crate) mod blobs;
 pub(crate) mod builds;
 pub(crate) mod changes;
 pub(crate) mod earlier_change;
+pub(crate) mod enrolments;
 mod filter;
 pub(crate) mod find;
 pub(crate) mod installs;

@@ -5,12 +5,20 @@
 //!   oci-layout  index.json  blobs/sha256/…
 //! DATA/registry/.uploads/             incomplete uploads; a start deletes abandoned ones
 //! ```
+//!
+//! With a registry of the vendor, build runners push there. The layouts then have the plugins, and
+//! the artifacts of earlier builds.
+mod error;
 mod manifests;
 mod repository;
 mod store;
+mod vendor;
 
+#[cfg(test)]
+pub(crate) use self::vendor::fake;
 pub(crate) use self::{
+    error::ArtifactError,
     manifests::Manifests,
     repository::Repository,
-    store::{ArtifactError, Registry},
+    store::{FoundBlob, Registry, Wanted},
 };

@@ -96,7 +96,8 @@ impl Server {
         let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::load_or_create(&options.data.join("keys"), clock())?;
-        let registry = Registry::open(&options.data, options.max_blob_bytes)?;
+        let vendor = options.registry.clone().map(|location| (location, options.registry_reach));
+        let registry = Registry::open(&options.data, options.max_blob_bytes, vendor)?;
         let pool = database::connect(&options).await?;
         let log = database::open_log(&options, &pool, ring, &clock).await?;
         let (principals, tail) = (PrincipalCache::default(), log.tail());
@@ -130,6 +131,7 @@ impl Server {
             tokens,
             assertions: Assertions::default(),
             login_codes: Default::default(),
+            recent_changes: Default::default(),
             dispatch,
             webhook_wakeup: Default::default(),
             webhook_sender: Sender::new(options.webhooks_reach)

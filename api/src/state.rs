@@ -22,10 +22,12 @@ use crate::{
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    reach::Reachable,
+    recent_changes::RecentChanges,
     registry::{Manifests, Registry},
     state_versions::Uploads,
     tasks::Tasks,
-    webhooks::{self, Reachable},
+    webhooks,
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
@@ -53,6 +55,8 @@ pub struct Inner {
     pub(crate) assertions: Assertions,
     /// One-time codes of the dashboard.
     pub(crate) login_codes: LoginCodes,
+    /// Streams of recent events, for the open pages of the dashboard.
+    pub(crate) recent_changes: RecentChanges,
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub(crate) dispatch: Dispatch,
     /// Wakes the deliveries of webhooks after a change.
@@ -101,6 +105,8 @@ pub struct Config {
     /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command
     /// pins. Empty until this server has published a plugin with this key.
     pub plugin_publisher: OnceLock<String>,
+    /// Registry of the vendor, to which builds push. `None` means the registry of the server.
+    pub registry: Option<oci_registry::VendorLocation>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.

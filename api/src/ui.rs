@@ -16,6 +16,7 @@ mod control;
 mod decisions;
 mod find;
 mod guard;
+mod home;
 mod installs;
 mod live;
 mod log;
@@ -43,7 +44,7 @@ use crate::{extract, state::App};
 /// Routes of the dashboard.
 pub(crate) fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
-        .route("/ui/", get(pages::home))
+        .route("/ui/", get(home::home))
         .route("/ui/installs", get(installs::list))
         .route("/ui/installs.csv", get(installs::csv))
         .route("/ui/bulk", get(bulk::choose))
@@ -70,6 +71,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/jobs/{job}/as-of", get(as_of::job))
         .route("/ui/jobs/{job}/cancel", post(control::cancel))
         .route("/ui/jobs/{job}/resolve", post(control::resolve))
+        .route("/ui/jobs/{job}/attempts", get(log::attempts))
         .route("/ui/jobs/{job}/attempts/{attempt}/log", get(log::download))
         .route("/ui/apps", get(pages::apps))
         .route("/ui/apps/{app}", get(pages::app))
@@ -102,6 +104,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route("/ui/settings/webhooks/{webhook}/test", post(webhooks::test))
         .route("/ui/settings/webhooks/{webhook}/replay", post(webhooks::replay))
         .route("/ui/settings/webhooks/{webhook}/delete", post(webhooks::delete))
+        .route("/ui/_components", get(pages::catalog))
         .route("/ui/find", get(find::find))
         .route("/ui/live", get(live::live))
         .route("/ui/logout", post(login::logout))

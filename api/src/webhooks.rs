@@ -11,7 +11,6 @@ mod send;
 
 use std::time::Duration;
 
-pub use self::address::Reachable;
 pub(crate) use self::{
     address::Destination,
     deliveries::{

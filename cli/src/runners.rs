@@ -60,6 +60,9 @@ stead-runner journal verify --head head.json")]
     /// Create an enrolment token for a build runner
     #[command(after_help = "Example:\n  stead runners create-enrolment-token")]
     CreateEnrolmentToken,
+    /// List the enrolment tokens of build runners and installs, newest first
+    #[command(after_help = "Example:\n  stead runners list-enrolment-tokens")]
+    ListEnrolmentTokens(PageArgs),
     /// Revoke an enrolment token of a build runner or an install
     #[command(after_help = "\
 Example:
@@ -101,6 +104,7 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
             let issued = context.client.create_build_enrolment_token().await?;
             context.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
         }
+        Runners::ListEnrolmentTokens(part) => list_enrolment_tokens(&context, part).await,
         Runners::RevokeEnrolmentToken { token, reason } => {
             let done = context.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
             context.screen.print_one(&done, |_| match done.changed {
@@ -151,6 +155,26 @@ async fn send(
         (_, true) => format!("{runner} is {state}.\n"),
         (_, false) => format!("{runner} was already {state}.\n"),
     })
+}
+
+async fn list_enrolment_tokens(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.enrolment_tokens(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No enrolment tokens.", |screen| {
+        let mut table = Table::new(["TOKEN", "INSTALL", "STATE", "CREATED", "EXPIRES", "RUNNER"]);
+        for token in &page.items {
+            table.row([
+                token.id.to_string(),
+                token.install_name.clone().unwrap_or_default(),
+                screen.state(&token.state),
+                moment(&token.created_at),
+                moment(&token.expires_at),
+                token.runner.map(|runner| runner.to_string()).unwrap_or_default(),
+            ]);
+        }
+        table
+    })?;
+    context.more(page.next.as_deref());
+    Ok(())
 }
 
 async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {

@@ -3,8 +3,9 @@
 const { parse } = window.stead;
 const status = () => document.querySelector("[data-live]");
 const topic = () => status()?.dataset.live;
+const keys = () => status()?.dataset.keys ?? "";
 // A click on the number of a line changes the address, and must not end the updates.
-const address = location.href;
+let address = location.href;
 const position = () => Number(document.querySelector("main")?.dataset.position ?? 0);
 
 let fetching = false;
@@ -44,6 +45,7 @@ function isChanged(field) {
 function keep(old, fresh) {
   if (old.dataset?.live !== undefined && fresh?.dataset?.live !== undefined) {
     old.dataset.live = fresh.dataset.live;
+    old.dataset.keys = fresh.dataset.keys;
     return false;
   }
   if (old.id === "log") { if (fresh) window.stead.log?.append(old, fresh); return false; }
@@ -58,7 +60,7 @@ function keep(old, fresh) {
       const note = document.createElement("p");
       note.className = "stale";
       note.setAttribute("role", "alert");
-      note.textContent = "This plan changed, or was approved or denied. Reload the page to see it.";
+      note.textContent = "This plan changed, was approved or denied, or your role changed. Reload the page to see it.";
       old.append(note);
     }
   }
@@ -123,6 +125,7 @@ async function refresh() {
     show(lost ? "reconnecting" : "live");
     if (main.querySelector("#log")?.dataset.more) pending = true;
     if (source && topic() !== source.topic) { disconnect(); connect(); }
+    else if (source && keys() !== source.keys) follow(source);
   } catch {
     show("reconnecting");
   } finally {
@@ -137,22 +140,31 @@ const channel = "BroadcastChannel" in window ? new BroadcastChannel("stead-live"
 const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
 let source = null;
 
-function moved({ position: at, log }) {
+// A page changes with its keys: types and streams of the log of events. `*` stands for all of them.
+function moved({ position: at, changed, log }) {
   if (ended) return;
   lost = false;
-  // A page with a log changes with its job, whose changes are in the log of events, too.
-  if (log ? log === topic() : at > position()) refresh(); else show("live");
+  const own = keys().split(",");
+  const concerns = log ? log === topic() : at > position() && (changed === "*" || changed.split(",").some((key) => own.includes(key)));
+  if (concerns) refresh(); else show("live");
+}
+
+// What the tabs show: the log of each, and the keys of all of them.
+function query(tabs) {
+  const logs = [...new Set([...tabs.values()].map((of) => of.log))].filter(Boolean).slice(-8).sort();
+  const all = [...new Set([...tabs.values()].flatMap((of) => of.keys.split(",")))].sort().join();
+  // A very long address could be rejected. Without keys, every event wakes the tabs.
+  return new URLSearchParams({ ...(logs.length > 0 && { logs }), ...(all.length < 6000 && { keys: all }) }).toString();
 }
 
 function lead(current) {
-  const logs = new Map();
+  const tabs = new Map();
   const tell = (message) => { channel?.postMessage(message); moved(message); };
   const open = () => {
     current.events?.close();
-    const wanted = [...new Set(logs.values())].filter(Boolean).slice(-8).sort();
-    const events = new EventSource(`/ui/live${wanted.length > 0 ? `?logs=${wanted}` : ""}`);
+    current.query = query(tabs);
+    const events = new EventSource(`/ui/live?${current.query}`);
     current.events = events;
-    current.logs = wanted.join();
     events.addEventListener("open", () => { lost = false; show("live"); });
     events.addEventListener("error", () => {
       lost = true;
@@ -163,33 +175,42 @@ function lead(current) {
         if (source?.events === events) { disconnect(); connect(); }
       }, 2000);
     });
-    events.addEventListener("position", ({ data }) => tell({ position: Number(data) }));
+    events.addEventListener("position", ({ data }) => {
+      const [at, changed] = data.split(" ");
+      tell({ position: Number(at), changed });
+    });
     events.addEventListener("log", ({ data }) => tell({ log: data }));
   };
-  current.wants = (who, log) => {
-    if (log) logs.set(who, log); else logs.delete(who);
-    const wanted = [...new Set(logs.values())].slice(-8).sort().join();
-    if (current.events && wanted !== current.logs) { clearTimeout(current.timer); current.timer = setTimeout(open, 100); }
+  current.wants = (who, shown) => {
+    if (shown) tabs.set(who, shown); else tabs.delete(who);
+    if (current.events && query(tabs) !== current.query) { clearTimeout(current.timer); current.timer = setTimeout(open, 100); }
   };
-  current.wants(tab, current.topic);
+  current.wants(tab, { log: current.topic, keys: current.keys });
   open();
   channel?.postMessage({ asks: true });
 }
 
 channel?.addEventListener("message", ({ data }) => {
   if (!source) return;
-  if (data.asks) say(source.topic);
+  if (data.asks) say(source);
   else if (data.lost) { lost = true; show("reconnecting"); }
-  else if (data.tab) source.wants?.(data.tab, data.log);
+  else if (data.tab) source.wants?.(data.tab, data.shown);
   else moved(data);
 });
-function say(log) { channel?.postMessage({ tab, log }); }
+function say(of) { channel?.postMessage({ tab, shown: of && { log: of.topic, keys: of.keys } }); }
+
+// Tells the tab that leads which keys this page has now.
+function follow(current) {
+  current.keys = keys();
+  say(current);
+  current.wants?.(tab, { log: current.topic, keys: current.keys });
+}
 
 function connect() {
   if (source || ended || document.hidden || topic() === undefined) return;
-  const current = { topic: topic(), events: null, release: null, abort: new AbortController() };
+  const current = { topic: topic(), keys: keys(), events: null, release: null, abort: new AbortController() };
   source = current;
-  say(current.topic);
+  say(current);
   if (navigator.locks && channel) {
     navigator.locks.request("stead-live", { signal: current.abort.signal }, () => new Promise((release) => {
       current.release = release;
@@ -201,13 +222,28 @@ function connect() {
 }
 
 function disconnect() {
-  if (source) say("");
+  if (source) say(null);
   clearTimeout(source?.timer);
   source?.events?.close();
   source?.release?.();
   source?.abort.abort();
   source = null;
 }
+
+// A list follows the text of its search while the user types it.
+let typing = null;
+document.addEventListener("input", ({ target }) => {
+  const form = target.form;
+  if (!form?.matches("main form[data-follow]") || topic() === undefined) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    address = `${form.action}?${new URLSearchParams(fields)}`;
+    history.replaceState(null, "", address);
+    applyRows = true;
+    refresh();
+  }, 200);
+});
 
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 addEventListener("pagehide", disconnect);

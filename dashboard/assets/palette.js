@@ -130,3 +130,13 @@ document.querySelector("a.go")?.addEventListener("click", (event) => {
   event.preventDefault();
   palette();
 });
+
+// A page shows the end of an id. A copy of it is the whole id.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  const text = selection.toString().trim();
+  const short = [...document.querySelectorAll("code[title]")].find((code) => code.textContent === text && selection.containsNode(code, true));
+  if (!short) return;
+  event.clipboardData.setData("text/plain", short.title);
+  event.preventDefault();
+});

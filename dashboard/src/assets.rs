@@ -16,7 +16,7 @@ pub struct Asset {
     pub path: String,
 }
 
-static ASSETS: LazyLock<[Asset; 8]> = LazyLock::new(|| {
+static ASSETS: LazyLock<[Asset; 9]> = LazyLock::new(|| {
     let script = "text/javascript; charset=utf-8";
     [
         asset("stead.css", "text/css; charset=utf-8", include_bytes!("../assets/stead.css")),
@@ -26,6 +26,7 @@ static ASSETS: LazyLock<[Asset; 8]> = LazyLock::new(|| {
         asset("base.js", script, include_bytes!("../assets/base.js")),
         asset("log.js", script, include_bytes!("../assets/log.js")),
         asset("palette.js", script, include_bytes!("../assets/palette.js")),
+        asset("graph.js", script, include_bytes!("../assets/graph.js")),
         asset("login.js", script, include_bytes!("../assets/login.js")),
     ]
 });

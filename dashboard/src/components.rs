@@ -10,6 +10,8 @@ pub(crate) use self::{
     ansi::output,
     badge::{Tone, badge, tone},
     graph::{Node, graph},
-    plan::{changes, counts, details},
-    text::{command, count, empty, encoded, exact, id, kind, run_link, time, value},
+    plan::{changes, counts, details, plan_details},
+    text::{
+        actor, command, command_line, count, empty, encoded, exact, id, kind, run_link, time, value,
+    },
 };

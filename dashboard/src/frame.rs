@@ -38,10 +38,17 @@ impl Caller {
 pub(crate) enum Updates {
     /// None. The page shows the past, or a list that the user reads.
     None,
-    /// After each event of the log.
-    Events,
-    /// After each output of a job. Contains the name of its log in `/ui/live`.
-    Log(String),
+    /// After a change of these keys: aggregate types and streams, as in `/ui/live`.
+    Keys(Vec<String>),
+    /// After each output of a job, and after a change of these keys. `name` is the log in `/ui/live`.
+    Log { name: String, keys: Vec<String> },
+}
+
+impl Updates {
+    /// Updates of a list or an overview of entities of these types.
+    pub(crate) fn of_types(types: &[&str]) -> Updates {
+        Updates::Keys(types.iter().map(ToString::to_string).collect())
+    }
 }
 
 /// Entry of the navigation.
@@ -107,6 +114,7 @@ pub(crate) fn page(
                 script src=(assets::path("base.js")) type="module" {}
                 script src=(assets::path("log.js")) type="module" {}
                 script src=(assets::path("palette.js")) type="module" {}
+                script src=(assets::path("graph.js")) type="module" {}
                 script src=(assets::path("live.js")) type="module" {}
             }
             body {
@@ -185,16 +193,18 @@ pub(crate) fn change_fields(caller: &Caller, form: &str) -> Markup {
 
 /// First line of a page: its heading, further content, and the time of the page.
 pub(crate) fn title(caller: &Caller, updates: &Updates, heading: &str, more: &Markup) -> Markup {
-    let source = match updates {
-        Updates::None => None,
-        Updates::Events => Some(""),
-        Updates::Log(name) => Some(name.as_str()),
+    let (log, keys) = match updates {
+        Updates::None => (None, None),
+        Updates::Keys(keys) => (Some(""), Some(keys)),
+        Updates::Log { name, keys } => (Some(name.as_str()), Some(keys)),
     };
+    // A change of the roles of the caller changes what every page offers.
+    let keys = keys.map(|keys| format!("access,{}", keys.join(",")));
     html! {
         div.title {
             h1 { (heading) }
             (more)
-            span.status data-live=[source] role="status" {
+            span.status data-live=[log] data-keys=[keys] role="status" {
                 "as of " (components::exact(caller.now))
             }
         }

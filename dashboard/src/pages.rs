@@ -2,10 +2,13 @@
 mod app;
 mod apps;
 mod as_of;
+mod attempts;
 mod audit;
 mod builds;
 mod bulk;
+mod catalog;
 mod change;
+mod dependencies;
 mod diff;
 mod find;
 mod history;
@@ -33,12 +36,14 @@ pub use self::{
     app::{AppPage, app},
     apps::apps,
     as_of::{EarlierPage, Subject, earlier},
+    attempts::{AttemptsPage, attempts},
     audit::{AuditPage, audit},
     builds::{build, builds},
     bulk::{
         BulkItem, BulkPage, BulkResult, BulkVerb, PreviewPage, ResultsPage, bulk, bulk_preview,
         bulk_results,
     },
+    catalog::catalog,
     change::{ChangePage, change},
     diff::{DiffPage, UpgradePage, diff, upgrade},
     find::{FindPage, Found, find},

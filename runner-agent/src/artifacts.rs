@@ -41,8 +41,8 @@ pub enum ArtifactError {
     BadManifest { digest: Digest, why: String },
     #[error("cannot pull {digest}: the registry does not have it, or the job must not read it")]
     Missing { digest: Digest },
-    #[error("cannot complete {request}: the registry responded with status {status}")]
-    Registry { request: String, status: u16 },
+    #[error("cannot complete {request}: the registry responded with status {status}{detail}")]
+    Registry { request: String, status: u16, detail: String },
     #[error("cannot build the request {request} to the registry")]
     Unreachable { request: String, source: reqwest::Error },
     #[error("{context}")]

@@ -32,6 +32,7 @@ mod source;
 mod terraform;
 #[cfg(test)]
 mod testing;
+mod transfer;
 mod work;
 
 pub(crate) use git::agent_environment as git_environment;

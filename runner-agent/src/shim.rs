@@ -31,6 +31,7 @@ use std::{
 use anyhow::Context as _;
 use domain::ids::{ExecutionId, JobId};
 use nix::sys::stat::{Mode, umask};
+use oci_registry::Observer;
 use schemas::{
     manifest::Manifest,
     runner::{Exit, FailureReason, Finished, JobKind, Outcome, RefusedBy, ReportBody},
@@ -50,7 +51,7 @@ use crate::{
     host::Process,
     isolation::{JobNetwork, Trial},
     journal::{Journal, JournalEvent},
-    plugins::{self, JobContext, PluginError, Registry, Rules},
+    plugins::{self, Background, JobContext, PluginError, Registry, Rules},
     policy::{Policy, publishers},
     processes, program,
     state::{self, KnownState},
@@ -279,6 +280,9 @@ async fn context(
     };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
+    let background: Arc<dyn Background> = Arc::new(recorder.clone());
+    let log = Arc::clone(&background);
+    let observer: Observer = Arc::new(move |cause| log.line(&format!("retrying: {cause}")));
     let (known_state, known_states) = known_states(data, order, manifest)?;
     let env = environment(data, dir, order, recorder, (job, execution)).await?;
     let sandbox = sandbox::of_job(data, dir, order, manifest, &env, network)?;
@@ -291,10 +295,16 @@ async fn context(
         env,
         git_env: order.git_env.clone(),
         kubeconfig_allows: order.kubeconfig_allows.clone(),
-        background: Arc::new(recorder.clone()),
+        background,
         sandbox,
         cancel: watch.cancel.clone(),
-        registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        registry: Registry {
+            base_url,
+            token,
+            http,
+            idle_timeout: Registry::IDLE_TIMEOUT,
+            observer: Some(observer),
+        },
         images: order.images.clone(),
         job,
         execution,

@@ -128,6 +128,10 @@ impl Supervisor {
         for mirror in &self.registry_mirrors {
             command.args(["--registry-mirror", mirror]);
         }
+        // The runner pushes only to a registry that its own option names.
+        if let Some(registry) = &self.app.config.registry {
+            command.args(["--registry", &registry.to_string()]);
+        }
         for publisher in &self.publishers {
             command.args(["--plugin-publisher", publisher]);
         }

@@ -52,7 +52,18 @@ pub(crate) struct Common {
     /// proxy, all callers share one address [default: a sixteenth of the listener's limit, at least 16]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
-    /// Maximum size of one file of an artifact, in bytes
+    /// Registry for the artifacts of builds, oci://HOST[:PORT]/PREFIX. Build runners push there with
+    /// their own credentials, and the server reads there with the credentials of its user in
+    /// Docker's config.json [default: `registry` in the data directory]
+    #[arg(long, env = "STEAD_REGISTRY", value_name = "REGISTRY")]
+    pub(crate) registry: Option<api::RegistryLocation>,
+    /// Let the registry refer to addresses of private networks and of this host, for example to its
+    /// storage or its token server. Without this option, the server follows it only to public
+    /// addresses
+    #[arg(long, requires = "registry")]
+    pub(crate) registry_to_private_networks: bool,
+    /// Maximum size of one file of an artifact in the data directory, in bytes. A registry of the
+    /// vendor has its own limit
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
     /// Let webhooks send to addresses of private networks and of this host, also over HTTP. Without
@@ -198,11 +209,10 @@ impl Common {
             },
             behind_proxy: self.behind_proxy,
             address_connections: self.address_connections,
+            registry: self.registry.clone(),
+            registry_reach: reach(self.registry_to_private_networks),
             max_blob_bytes: self.max_blob_bytes,
-            webhooks_reach: match self.webhooks_to_private_networks {
-                true => Reachable::All,
-                false => Reachable::Public,
-            },
+            webhooks_reach: reach(self.webhooks_to_private_networks),
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             state_quota: self.max_install_states,
             recover_owner: self.recover_owner,
@@ -286,6 +296,13 @@ impl StopSignals {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
         }
+    }
+}
+
+fn reach(to_private_networks: bool) -> Reachable {
+    match to_private_networks {
+        true => Reachable::All,
+        false => Reachable::Public,
     }
 }
 

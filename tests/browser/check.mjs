@@ -1,8 +1,10 @@
 // Tests the dashboard in Chromium as a user works with it. The argument is JSON with the URL of a server, a login code
 // and the token of its owner, and the directory of the tools. With `screenshots`, writes pictures of the pages there.
+// The parent process kills and restarts the server when a line of the output requests it.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { logs } from "./logs.mjs";
 import { tasks } from "./tasks.mjs";
 
@@ -40,6 +42,13 @@ async function api(method, path, body) {
   const response = await fetch(base + path, { method, headers, body: body && JSON.stringify(body) });
   check(response.ok, `${method} ${path}: ${response.status} ${await response.clone().text()}`);
   return response.json();
+}
+
+const replies = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+async function server(verb) {
+  console.log(`request: ${verb}`);
+  const { value } = await replies.next();
+  check(value === "done", `${verb}: ${value}`);
 }
 
 const args = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -118,7 +127,7 @@ await test("a plan that was decided elsewhere disables its form and keeps the te
   const form = page.locator("form[data-plan]").first();
   const [step, digest] = await form.evaluate((form) => [form.elements.step.value, form.elements.digest.value]);
   await api("POST", `/v1/runs/${run}/approve`, { step, digest, reason: "decided by another user" });
-  await page.getByText("This plan changed, or was approved or denied").waitFor();
+  await page.getByText("This plan changed, was approved or denied").waitFor();
   const reason = form.locator("input[name=reason]");
   check((await reason.isDisabled()) && (await reason.inputValue()) === "half a reason", "the form is enabled or empty");
 });
@@ -184,6 +193,7 @@ async function task(name, steps) {
     let activations = 0;
     await steps(async (locator) => { activations += 1; await locator.click(); });
     check(activations <= 4, `${activations} activations`);
+    console.log(`activations: ${JSON.stringify({ [name]: activations })}`);
   });
 }
 const section = (name) => page.getByRole("navigation", { name: "Main" }).getByRole("link", { name, exact: true });
@@ -205,8 +215,11 @@ await task("showing an install as it was", async (activate) => {
 });
 await task("finding an install", async (activate) => {
   await activate(section("Installs"));
-  await page.getByLabel("Name", { exact: true }).fill("CME");
-  await activate(page.getByRole("button", { name: "Filter" }));
+  await isLive();
+  // The list follows the text, and the address has the filter.
+  await page.getByLabel("Name", { exact: true }).pressSequentially("CME");
+  await until("the list", async () => (await main.getByRole("link", { name: "globex", exact: true }).count()) === 0);
+  check(new URL(page.url()).searchParams.get("search") === "CME", page.url());
   await activate(main.getByRole("link", { name: "acme", exact: true }));
   await page.getByRole("heading", { name: "acme" }).waitFor();
 });
@@ -231,7 +244,7 @@ const pages = {
   "app-as-of": `/ui/apps/${application}/as-of?as_of=now`, plugins: "/ui/plugins", bulk: "/ui/bulk",
   "bulk-preview": `/ui/bulk/preview?do=drain&install=${install}`,
   login: "/ui/login", problem: "/ui/runs/run_1",
-  find: "/ui/find?q=a",
+  find: "/ui/find?q=a", catalog: "/ui/_components", attempts: `/ui/jobs/${job}/attempts`,
   "long-log": `/ui/jobs/${long}?after=0`, "log-search": `/ui/jobs/${long}?q=row`, webhooks: "/ui/settings/webhooks",
   webhook: "/ui/settings/webhooks/chat", upgrade: `/ui/installs/${install}/upgrade?to=2`, diff: `/ui/apps/${application}/diff?from=1&to=2`,
 };
@@ -247,18 +260,33 @@ async function findings() {
   await client.detach();
   return JSON.parse(result.value).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).slice(0, 3).join(" | ")}`);
 }
-for (const [name, path] of Object.entries(pages)) {
-  await test(`${name} has no accessibility findings in either theme`, async () => {
-    for (const colorScheme of ["light", "dark"]) {
-      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-      page.expected = name === "problem" ? ["404"] : [];
-      await page.goto(base + path);
-      for (const details of await page.locator("main details").all()) await details.evaluate((e) => { e.open = true; });
-      const found = await findings();
-      check(found.length === 0, `${colorScheme}: ${found.join("\n")}`);
+const groups = {
+  "home, lists and plugins": ["home", "installs", "runs", "apps", "runners", "plugins"],
+  "pages of an install": ["install", "install-as-of", "change", "upgrade", "new-install", "bulk", "bulk-preview"],
+  "pages of a run and its jobs": ["run", "run-as-of", "job", "attempts", "long-log", "log-search"],
+  "pages of an app": ["app", "app-as-of", "builds", "build", "diff"],
+  "audit pages and a runner": ["audit", "audit-diff", "proofs", "runner"],
+  "settings, login and the catalog": ["settings", "webhooks", "webhook", "login", "problem", "find", "catalog"],
+};
+check(Object.values(groups).flat().sort().join() === Object.keys(pages).sort().join(), "a page is in no group");
+let checked = 0;
+for (const [group, names] of Object.entries(groups)) {
+  await test(`${group} have no accessibility findings in either theme`, async () => {
+    const found = [];
+    for (const name of names) {
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        page.expected = name === "problem" ? ["404"] : [];
+        await page.goto(base + pages[name]);
+        for (const details of await page.locator("main details").all()) await details.evaluate((e) => { e.open = true; });
+        found.push(...(await findings()).map((finding) => `${name}, ${colorScheme}: ${finding}`));
+        checked += 1;
+      }
     }
+    check(found.length === 0, found.join("\n"));
   });
 }
+console.log(`axe: ${checked} pages checked`);
 await page.emulateMedia({ colorScheme: "light" });
 
 await test("no page is wider than a telephone", async () => {
@@ -384,6 +412,93 @@ await test("a page of a revoked session says so and keeps the text", async () =>
   await other.context().close();
 });
 
+await test("a page of a user who loses a role says so and keeps the text", async () => {
+  ({ run } = await api("PATCH", "/v1/installs/acme", { inputs: { replicas: "2" }, reason: "test" }));
+  await until("a plan", async () => (await runOf(run)).dag.some((step) => step.state === "waiting_for_approval"), 60_000);
+  const token = await api("POST", "/v1/tokens", { name: "Bob", role: "approver" });
+  const other = await open();
+  await other.goto(`${base}/ui/login`);
+  await other.getByLabel("Token or one-time code").fill(token.token);
+  await other.getByRole("button", { name: "Log in" }).click();
+  await other.getByRole("heading", { name: "Home" }).waitFor();
+  await other.goto(`${base}/ui/runs/${run}`);
+  await other.locator(".status[data-state=live]").waitFor();
+  const reason = other.locator("form[data-plan] input[name=reason]").first();
+  await reason.fill("typed");
+  await api("PUT", `/v1/principals/${token.principal}/roles/viewer`, {});
+  await api("DELETE", `/v1/principals/${token.principal}/roles/approver`);
+  await other.getByText("or your role changed").first().waitFor();
+  check((await reason.isDisabled()) && (await reason.inputValue()) === "typed", "the form is enabled or empty");
+  await other.context().close();
+});
+
+await test("a plan is approved by keyboard alone", async () => {
+  const focused = () => page.evaluate(() => {
+    const at = document.activeElement;
+    return `${at.tagName} ${at.closest("section, form")?.id} ${at.name ?? ""} ${at.textContent.trim()}`;
+  });
+  // Moves the focus with Tab until an element matches, as a user without a pointer does.
+  const tabTo = async (pattern) => {
+    for (let n = 0; n < 200; n += 1) {
+      await page.keyboard.press("Tab");
+      if (pattern.test(await focused())) return;
+    }
+    check(false, `no Tab reaches ${pattern}`);
+  };
+  await page.goto(`${base}/ui/`);
+  await tabTo(/^A waiting .*input update/);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/ui\/runs\//);
+  await tabTo(/^INPUT decide-\S+ reason/);
+  await page.keyboard.type("approved without a pointer");
+  await tabTo(/^BUTTON decide-\S+ decision Approve/);
+  await page.keyboard.press("Enter");
+  await page.getByText("approved without a pointer").first().waitFor();
+  await approveUntil(run, (now) => now.state === "succeeded");
+});
+
+await test("a node of the graph opens the outputs of its component", async () => {
+  await page.goto(base + pages.install);
+  await page.locator(".graph [data-node=database]").hover();
+  check((await page.locator(".graph [data-node].on").count()) >= 3, "the dependencies are not lit");
+  await page.locator(".graph [data-node=database]").click();
+  await page.locator("#values-database").waitFor();
+});
+
+await test("a short id is copied as a whole, and a command without its prompt", async () => {
+  const copied = async (locator) => {
+    await locator.evaluate((e) => getSelection().selectAllChildren(e));
+    await page.keyboard.press("Control+c");
+    await page.getByLabel("Name", { exact: true }).fill("");
+    await page.getByLabel("Name", { exact: true }).press("Control+v");
+    return page.getByLabel("Name", { exact: true }).inputValue();
+  };
+  await page.goto(`${base}/ui/installs?search=no-such-install`);
+  check((await copied(page.locator("code.command"))).startsWith("stead installs create"), "the command has its prompt");
+  await page.locator("code.command").evaluate((command) => {
+    command.replaceWith(Object.assign(document.createElement("code"), { title: "run_0123456789", textContent: "run_…56789" }));
+  });
+  check((await copied(page.locator("code[title]"))) === "run_0123456789", "the id is short");
+});
+
+await test("an open page recovers from a kill of the server without a reload", async () => {
+  page.expected = ["ERR_", "Failed to load", "EventSource", "503"];
+  await page.goto(`${base}/ui/installs`);
+  await isLive();
+  await page.evaluate(() => { window.marker = 1; });
+  const name = page.getByLabel("Name", { exact: true });
+  await name.fill("umb");
+  await page.getByText("No installs match.").waitFor();
+  await server("kill");
+  await page.locator(".status[data-state=reconnecting]").waitFor();
+  await server("restart");
+  await isLive();
+  await api("POST", "/v1/installs", { app: "edge-api", name: "umbrella", inputs: { company: "Umbrella" } });
+  await page.getByRole("link", { name: "umbrella" }).waitFor();
+  check((await name.inputValue()) === "umb" && (await page.evaluate(() => window.marker)), "the text is lost, or the page was loaded again");
+  page.expected = [];
+});
+
 await tasks(tools);
 
 if (setup.screenshots) {
@@ -396,7 +511,12 @@ if (setup.screenshots) {
         await page.goto(base + path);
         await page.waitForTimeout(300);
         const shot = join(setup.screenshots, `${name}-${width}-${colorScheme}.png`);
-        await page.screenshot({ path: shot, fullPage: !["audit", "job", "long-log", "log-search"].includes(name) });
+        // The navigation has the height of the window, so a long page needs a high one.
+        const isLong = ["audit", "job", "long-log", "log-search"].includes(name);
+        const content = await page.evaluate(() => document.documentElement.scrollHeight);
+        await page.setViewportSize({ width, height: isLong ? height : Math.max(height, content) });
+        await page.screenshot({ path: shot });
+        await page.setViewportSize({ width, height });
       }
     }
   }

@@ -19,6 +19,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "metrics",
             "postgres",
             "problem",
+            "reach",
+            "recent_changes",
             "tasks",
         ],
     ),

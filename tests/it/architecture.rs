@@ -20,7 +20,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("event-log", &["domain", "postgres-supervisor", "proof"]),
     ("projections", &["domain", "event-log"]),
     ("measure", &["domain", "event-log", "proof"]),
-    ("runner-agent", &["domain", "install-keys", "oci-layout", "proof", "schemas"]),
+    ("oci-registry", &["domain", "oci-layout", "schemas"]),
+    ("runner-agent", &["domain", "install-keys", "oci-layout", "oci-registry", "proof", "schemas"]),
     (
         "api",
         &[
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "event-log",
             "postgres-supervisor",
             "oci-layout",
+            "oci-registry",
             "projections",
             "proof",
             "schemas",
@@ -65,6 +67,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("install-keys", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("app-config", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("oci-layout", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("oci-registry", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("runner-agent", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),

@@ -6,8 +6,8 @@ mod registries;
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use serde_json::Value;
-use tests::{Customer, Registry, Runner, Server, stdout_of, step, succeeded, until};
+use serde_json::{Value, json};
+use tests::{Customer, Registry, Runner, Server, call, stdout_of, step, succeeded, until};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -126,6 +126,15 @@ fn an_image_travels_by_digest_to_the_registry_of_the_install() {
     assert_eq!(output(&server, "web")["digest"], second.digest.as_str());
     let log = log(&server, &run, "web");
     assert!(log.contains("copied 2 blobs"), "config and one layer: {log}");
+    let (id, step) = (run["id"].as_str().unwrap(), step(&run, "web")["id"].as_str().unwrap());
+    let url = format!("{}/v1/runs/{id}/steps/{step}/plan/details", server.control());
+    let owner = format!("Bearer {}", server.owner_token());
+    let details = call("GET", &url, &[("Authorization", &owner)], b"").body;
+    let details: Value = serde_json::from_str(&details).unwrap();
+    let changed = &details["details"]["resources"][0]["attributes"];
+    let digests = json!([{ "path": "digest", "before": { "value": first.digest },
+                           "after": { "value": second.digest } }]);
+    assert_eq!(changed, &digests, "{details:#}");
 
     // and the teardown deletes nothing in it
     server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);

@@ -50,4 +50,5 @@ mod sensitive_values;
 mod state_decision;
 mod terraform_tools;
 mod unavailable;
+mod vendor_registry;
 mod webhooks;

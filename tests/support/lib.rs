@@ -56,7 +56,7 @@ pub use outcome::{
 };
 pub use programs::{helm_or_skip, in_ci, kubectl_or_skip, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
-pub use proxy::{InterceptingProxy, RecordedCall};
+pub use proxy::{Fault, InterceptingProxy, RecordedCall};
 pub use published::server_with_plugin;
 pub use registry::{PushedImage, REGISTRY_PASSWORD, REGISTRY_USER, Registry};
 pub use run::finish;

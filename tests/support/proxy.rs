@@ -33,8 +33,19 @@ impl RecordedCall {
 /// Change of a response: a new body, or `None` to keep the original.
 type Change = dyn Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync;
 
-/// Returns true for a call that does not reach the server.
-type Cut = dyn Fn(&RecordedCall) -> bool + Send + Sync;
+/// Fate of a call that does not reach the server.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// The proxy closes the connection.
+    Cut,
+    /// The proxy responds with this status.
+    Status(u16),
+    /// The proxy redirects the call to this URL.
+    Redirect(String),
+}
+
+/// Returns the fault of a call, or `None` for a call to the server.
+type Failing = dyn Fn(&RecordedCall) -> Option<Fault> + Send + Sync;
 
 /// Intercepting proxy, until the test ends.
 pub struct InterceptingProxy {
@@ -48,7 +59,7 @@ impl InterceptingProxy {
         server: &str,
         change: impl Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> InterceptingProxy {
-        InterceptingProxy::start(server, |_| false, change)
+        InterceptingProxy::start(server, |_| None, change)
     }
 
     /// Starts a proxy that closes the connection of some calls before the server gets them.
@@ -56,19 +67,27 @@ impl InterceptingProxy {
         server: &str,
         cuts: impl Fn(&RecordedCall) -> bool + Send + Sync + 'static,
     ) -> InterceptingProxy {
-        InterceptingProxy::start(server, cuts, |_| None)
+        InterceptingProxy::failing(server, move |call| cuts(call).then_some(Fault::Cut))
+    }
+
+    /// Starts a proxy that itself answers some calls.
+    pub fn failing(
+        server: &str,
+        fault: impl Fn(&RecordedCall) -> Option<Fault> + Send + Sync + 'static,
+    ) -> InterceptingProxy {
+        InterceptingProxy::start(server, fault, |_| None)
     }
 
     fn start(
         server: &str,
-        cuts: impl Fn(&RecordedCall) -> bool + Send + Sync + 'static,
+        fault: impl Fn(&RecordedCall) -> Option<Fault> + Send + Sync + 'static,
         change: impl Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> InterceptingProxy {
         let host = server.trim_start_matches("http://").trim_end_matches('/').to_string();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let passed = Arc::<Mutex<Vec<RecordedCall>>>::default();
-        let interception = Arc::new((cuts, change));
+        let interception = Arc::new((fault, change));
         let recorded = Arc::clone(&passed);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -76,8 +95,8 @@ impl InterceptingProxy {
                     (host.clone(), Arc::clone(&recorded), Arc::clone(&interception));
                 // The runner repeats a call whose connection breaks.
                 thread::spawn(move || {
-                    let (cuts, change) = interception.as_ref();
-                    pass(stream, &host, &recorded, (cuts, change))
+                    let (fault, change) = interception.as_ref();
+                    pass(stream, &host, &recorded, (fault, change))
                 });
             }
         });
@@ -87,6 +106,17 @@ impl InterceptingProxy {
     /// Returns the URL for the runner.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns the host and port.
+    pub fn host(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Returns the number of calls that match.
+    pub fn count(&self, matches: impl Fn(&RecordedCall) -> bool) -> usize {
+        let all = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|call| matches(call)).count()
     }
 
     /// Returns the calls to paths with this suffix, oldest first.
@@ -100,12 +130,20 @@ fn pass(
     client: TcpStream,
     host: &str,
     recorded: &Mutex<Vec<RecordedCall>>,
-    (cuts, change): (&Cut, &Change),
+    (fault, change): (&Failing, &Change),
 ) -> std::io::Result<()> {
+    let mut client = client;
     let mut from = BufReader::new(client.try_clone()?);
     let mut call = read_call(&mut from)?;
-    if cuts(&call) {
-        return Ok(());
+    let head = match fault(&call) {
+        Some(Fault::Cut) => return Ok(()),
+        Some(Fault::Status(status)) => Some(format!("{status} Fault")),
+        Some(Fault::Redirect(to)) => Some(format!("307 Fault\r\nLocation: {to}")),
+        None => None,
+    };
+    if let Some(head) = head {
+        let rest = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+        return client.write_all(format!("HTTP/1.1 {head}\r\n{rest}").as_bytes());
     }
     // HTTP/1.0 makes the response end with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
@@ -119,7 +157,7 @@ fn pass(
     server.write_all(text.as_bytes())?;
     server.write_all(&call.body)?;
     let mut server_reader = BufReader::new(server);
-    let (status, headers) = head(&mut server_reader)?;
+    let (status, headers) = self::head(&mut server_reader)?;
     server_reader.read_to_end(&mut call.response)?;
     let body = change(&call).unwrap_or_else(|| call.response.clone());
     let mut text = format!(
@@ -137,7 +175,6 @@ fn pass(
         text += &format!("Content-Length: {}\r\n", body.len());
     }
     recorded.lock().unwrap_or_else(PoisonError::into_inner).push(call);
-    let mut client = client;
     client.write_all(format!("{text}Connection: close\r\n\r\n").as_bytes())?;
     client.write_all(&body)
 }

@@ -1,5 +1,11 @@
 //! OCI registry on a loopback address: the reference implementation of the distribution project.
-use std::{fs, net::TcpListener, path::PathBuf, process::Child, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Child,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,6 +23,7 @@ const PASSWORD_HASH: &str = "$2b$04$tRdhcKpyD0WIiW9zbWQsnusxuyMr0wjjM2KRp7Ll1npg
 /// Running registry with an empty storage.
 pub struct Registry {
     child: Child,
+    launch: Launch,
     port: u16,
     /// Header of the only user. Without one, the registry is public.
     authorization: Option<String>,
@@ -62,14 +69,8 @@ impl Registry {
         fs::write(&config_file, config).unwrap();
         let mut launch = Launch::new(&program, dir.path().join("log"));
         launch.env("OTEL_TRACES_EXPORTER", "none");
-        let mut child = launch.start(&["serve", config_file.to_str().unwrap()]);
-        until("the registry", Duration::from_secs(30), || {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("the registry ended with {status}\n{}", launch.log());
-            }
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        let registry = Registry { child, port, authorization, dir };
+        let child = serve(&launch, dir.path(), port);
+        let registry = Registry { child, launch, port, authorization, dir };
         assert_eq!(registry.call("GET", &format!("{}/v2/", registry.url()), &[], b"").status, 200);
         Some(registry)
     }
@@ -79,6 +80,35 @@ impl Registry {
             self.authorization.iter().map(|value| ("Authorization", value.as_str()));
         let headers: Vec<_> = headers.iter().copied().chain(authorization).collect();
         call(method, url, &headers, body)
+    }
+
+    /// Ends the registry. Its storage remains.
+    pub fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts a stopped registry with the same port and storage.
+    #[track_caller]
+    pub fn resume(&mut self) {
+        self.child = serve(&self.launch, self.dir.path(), self.port);
+    }
+
+    /// Changes the first byte of a stored blob.
+    #[track_caller]
+    pub fn tamper(&self, digest: &str) {
+        let hex = digest.strip_prefix("sha256:").unwrap();
+        let blobs = self.dir.path().join("storage/docker/registry/v2/blobs/sha256");
+        let file = blobs.join(&hex[..2]).join(hex).join("data");
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[0] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    }
+
+    /// Returns Docker's config.json with the user of a private registry.
+    pub fn docker_config(&self) -> String {
+        let auth = crate::git::base64(&format!("{REGISTRY_USER}:{REGISTRY_PASSWORD}"));
+        json!({"auths": {self.host(): {"auth": auth}}}).to_string()
     }
 
     /// Returns the host and port, as references of images contain them.
@@ -95,6 +125,18 @@ impl Registry {
     pub fn url(&self) -> String {
         format!("http://{}", self.host())
     }
+}
+
+#[track_caller]
+fn serve(launch: &Launch, dir: &Path, port: u16) -> Child {
+    let mut child = launch.start(&["serve", dir.join("config.yml").to_str().unwrap()]);
+    until("the registry", Duration::from_secs(30), || {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("the registry ended with {status}\n{}", launch.log());
+        }
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    child
 }
 
 impl Drop for Registry {

@@ -251,6 +251,13 @@ impl Server {
         self.ready = ready;
     }
 
+    /// Stops, and starts again with other options.
+    pub fn restart_with(&mut self, more: &[&str]) {
+        self.stop();
+        self.more = more.iter().map(ToString::to_string).collect();
+        self.restart();
+    }
+
     /// Returns the log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()

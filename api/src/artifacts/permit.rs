@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use domain::{digest::Digest, job::Job};
+use domain::{digest::Digest, ids::RunnerId, job::Job};
 use schemas::{
     manifest::Manifest,
     preflight::{PlannedJob, PreflightInputs},
@@ -21,6 +21,7 @@ use crate::{
 
 /// Authenticated request of an execution that holds its job, with the permissions of the job.
 pub(super) struct Permit {
+    pub(super) runner: RunnerId,
     manifest: Arc<Manifest>,
     /// Jobs whose requirements a preflight checks.
     planned: Vec<PlannedJob>,
@@ -40,7 +41,7 @@ impl FromRequestParts<App> for Permit {
         })?;
         let manifest = app.manifests.get(&app.pool, &manifest).await?;
         let planned = PreflightInputs::of(&manifest).map(|inputs| inputs.jobs).unwrap_or_default();
-        Ok(Permit { manifest, planned })
+        Ok(Permit { runner: call.runner, manifest, planned })
     }
 }
 

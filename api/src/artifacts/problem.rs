@@ -24,9 +24,13 @@ impl From<Problem> for RegistryProblem {
 
 impl From<ArtifactError> for RegistryProblem {
     fn from(error: ArtifactError) -> Self {
+        if let Some(problem) = error.vendor_problem() {
+            return RegistryProblem(problem);
+        }
         let detail = error.to_string();
         RegistryProblem(match error {
             ArtifactError::Io { .. }
+            | ArtifactError::Vendor(_)
             | ArtifactError::Layout(
                 LayoutError::Io { .. } | LayoutError::Damaged { .. } | LayoutError::Manifest { .. },
             ) => Problem::internal(detail),

@@ -9,15 +9,20 @@ use axum::{
 use domain::digest::Digest;
 use oci_layout::{Blob, Document, ImageList, PlatformIndex, image::MediaType};
 use serde_json::{Value, json};
-use tokio::io::{AsyncSeekExt as _, SeekFrom};
-use tokio_util::io::ReaderStream;
 
 use super::{
     permit::{Permit, not_found},
     problem::RegistryProblem,
 };
-use crate::{extract::Path, problem::Problem, registry::Repository, state::App};
+use crate::{
+    extract::Path,
+    problem::Problem,
+    registry::{FoundBlob, Repository, Wanted},
+    state::App,
+};
 
+/// Media type of a blob.
+const OCTETS: &str = "application/octet-stream";
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// Confirms that this is a registry and that the token is valid.
@@ -37,7 +42,7 @@ pub(super) async fn manifest(
     let (repository, digest) = parse_path(&name, &component, &reference)?;
     let plugin = plugin_of(&app, &permit, &repository).await?;
     if plugin.as_ref().is_some_and(|plugin| plugin.digest == digest) {
-        return send(&app, &repository, &digest, MediaType::ImageIndex.as_ref()).await;
+        return send(&app, &permit, (&repository, &digest), MediaType::ImageIndex.as_ref()).await;
     }
     let mut named = permit.images(&repository).any(|known| *known == digest)
         || plugin.is_some_and(|plugin| plugin.index.lists(&digest));
@@ -50,10 +55,16 @@ pub(super) async fn manifest(
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
-    let Some(document) = app.registry.document(&repository, &digest).await? else {
+    // A push to the server must not depend on the registry of the vendor: the server can have got one
+    // after the order of the build.
+    let document = match named {
+        true => app.registry.document(&repository, &digest).await?,
+        false => app.registry.stored_document(&repository, &digest).await?,
+    };
+    let Some(document) = document else {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     };
-    send(&app, &repository, &digest, document.media_type().as_ref()).await
+    send(&app, &permit, (&repository, &digest), document.media_type().as_ref()).await
 }
 
 /// Returns a blob that one of the job's image manifests or its plugin references, or the source of
@@ -72,21 +83,36 @@ pub(super) async fn blob(
     if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }
+    let missing = || not_found(format!("blob {digest} in {repository}"));
     // A client checks for existing blobs before it pushes.
-    let mut named = method == Method::HEAD && permit.pushes_to(&repository);
+    if method == Method::HEAD && permit.pushes_to(&repository) {
+        let length = app.registry.size(&repository, &digest).await.ok_or_else(missing)?;
+        return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
+    }
     let listed = lists(&app, &permit, &repository).await?;
     let listed = listed.iter().flat_map(|list| list.images()).map(|image| &image.blob.digest);
     let plugin = plugin_of(&app, &permit, &repository).await?;
     let of_plugin = plugin.iter().flat_map(Plugin::manifests).map(|(_, manifest)| &manifest.digest);
+    let mut size = None;
     for manifest in permit.images(&repository).chain(listed).chain(of_plugin) {
-        let document = app.registry.document(&repository, manifest).await?;
-        named |= matches!(document, Some(Document::Manifest(image)) if image.blobs().any(|b| b.digest == digest));
+        if let Some(Document::Manifest(image)) =
+            app.registry.document(&repository, manifest).await?
+            && let Some(blob) = image.blobs().find(|blob| blob.digest == digest)
+        {
+            size = Some(blob.size);
+            break;
+        }
     }
-    if !named {
-        return Err(not_found(format!("blob {digest} in {repository}")).into());
+    let size = size.ok_or_else(missing)?;
+    if method == Method::HEAD {
+        let length = app.registry.size_of(&repository, &digest, size).await.ok_or_else(missing)?;
+        return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
     }
     let from = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).and_then(offset);
-    send_from(&app, &repository, &digest, "application/octet-stream", from).await
+    let from = from.unwrap_or(0);
+    let wanted = Wanted { runner: permit.runner, size: Some(size), from };
+    let found = app.registry.read(&repository, &digest, wanted).await?;
+    respond(&digest, OCTETS, found.ok_or_else(missing)?)
 }
 
 /// Returns the offset of a range `bytes=N-`. Other ranges are ignored, as HTTP allows.
@@ -139,26 +165,21 @@ async fn source(app: &App, digest: &Digest) -> Result<Response, RegistryProblem>
     Ok(([kind, (CONTENT_DIGEST, digest.to_string())], bytes).into_response())
 }
 
+/// Sends a document.
 async fn send(
     app: &App,
-    repository: &Repository,
-    digest: &Digest,
+    permit: &Permit,
+    (repository, digest): (&Repository, &Digest),
     kind: &str,
 ) -> Result<Response, RegistryProblem> {
-    send_from(app, repository, digest, kind, None).await
+    let wanted = Wanted { runner: permit.runner, size: None, from: 0 };
+    let found = app.registry.read(repository, digest, wanted).await?;
+    let missing = || not_found(format!("manifest {digest} in {repository}"));
+    respond(digest, kind, found.ok_or_else(missing)?)
 }
 
-/// Sends a blob, from an offset if the offset is within the blob.
-async fn send_from(
-    app: &App,
-    repository: &Repository,
-    digest: &Digest,
-    kind: &str,
-    from: Option<u64>,
-) -> Result<Response, RegistryProblem> {
-    let found = app.registry.read(repository, digest).await?;
-    let (mut file, length) =
-        found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
+fn respond(digest: &Digest, kind: &str, found: FoundBlob) -> Result<Response, RegistryProblem> {
+    let FoundBlob { length, from, body } = found;
     let mut headers = HeaderMap::new();
     let mut set = |name: HeaderName, value: &str| -> Result<(), RegistryProblem> {
         headers.insert(name, HeaderValue::from_str(value).map_err(Problem::internal)?);
@@ -167,17 +188,14 @@ async fn send_from(
     set(header::CONTENT_TYPE, kind)?;
     set(CONTENT_DIGEST, &digest.to_string())?;
     set(header::ACCEPT_RANGES, "bytes")?;
-    let from = from.filter(|from| (1..length).contains(from));
     let status = match from {
-        Some(from) => {
-            file.seek(SeekFrom::Start(from)).await.map_err(Problem::internal)?;
+        0 => StatusCode::OK,
+        from => {
             set(header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", length - 1))?;
             StatusCode::PARTIAL_CONTENT
         }
-        None => StatusCode::OK,
     };
-    set(header::CONTENT_LENGTH, &(length - from.unwrap_or(0)).to_string())?;
-    let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
+    set(header::CONTENT_LENGTH, &(length - from).to_string())?;
     Ok((status, headers, body).into_response())
 }
 

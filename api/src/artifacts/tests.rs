@@ -12,6 +12,8 @@ use schemas::manifest::{ArtifactRef, PluginArtifact};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
+mod vendor;
+
 use crate::{
     execute::Call,
     server::testing::{ClaimedJob, Started, append_commands, build_inputs, manifest},
@@ -165,7 +167,7 @@ fn pentest_the_registry_is_closed_to_other_users() {
     let path = dir.path().join("registry");
     std::fs::create_dir(&path).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    crate::registry::Registry::open(dir.path(), 1).unwrap();
+    crate::registry::Registry::open(dir.path(), 1, None).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
 }
 

@@ -94,6 +94,7 @@ pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("POST", "/v1/runners/{runner}/rekey", RequiredRole::Owner),
     ("POST", "/v1/runners/{runner}/revoke", RequiredRole::Owner),
     ("POST", "/v1/runners/enrolment-tokens", RequiredRole::Owner),
+    ("GET", "/v1/enrolment-tokens", RequiredRole::Owner),
     ("POST", "/v1/enrolment-tokens/{token}/revoke", RequiredRole::Owner),
     ("GET", "/v1/audit/events", RequiredRole::Auditor),
     ("GET", "/v1/audit/export", RequiredRole::Auditor),

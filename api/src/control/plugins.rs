@@ -85,7 +85,10 @@ pub(super) async fn blob(
             ),
         ),
         ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, error.to_string()),
-        ArtifactError::Layout(_) | ArtifactError::Io { .. } | ArtifactError::Manifest(_) => {
+        ArtifactError::Layout(_)
+        | ArtifactError::Io { .. }
+        | ArtifactError::Vendor(_)
+        | ArtifactError::Manifest(_) => {
             Problem::internal(error)
         }
     })?;

@@ -7,14 +7,14 @@ use domain::{
 use schemas::control::{
     ChangeResult, Page, PageQuery, ReasonBody,
     installs::EnrolmentIssued,
-    runners::{JournalHeads, Runner},
+    runners::{EnrolmentToken, JournalHeads, Runner},
 };
 
 use super::change_request::{ChangeRequest, change_result, optional_reason};
 use crate::{
     extract::{self, Caller, Path, Query},
     problem::ApiResult,
-    queries::{runners as queries, show},
+    queries::{enrolments as enrolment_queries, runners as queries, show},
     state::App,
     usecases::enrolments,
 };
@@ -75,6 +75,19 @@ pub(super) async fn enrol(
     let issued = enrolments::issue(&app, &call, Purpose::Build).await?;
     let enrolment = Some(show::enrolment(&app, issued.value, "build"));
     Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
+}
+
+/// List enrolment tokens, newest first
+#[utoipa::path(
+    get, path = "/v1/enrolment-tokens", tag = "runners", params(PageQuery),
+    responses((status = 200, body = Page<EnrolmentToken>)),
+)]
+pub(super) async fn enrolments(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> ApiResult<Page<EnrolmentToken>> {
+    enrolment_queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Revoke an enrolment token

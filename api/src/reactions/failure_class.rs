@@ -34,6 +34,7 @@ pub(super) fn classify(code: Code) -> FailureClass {
         }
         Code::Conflict
         | Code::Unavailable
+        | Code::RegistryUnavailable
         | Code::Busy
         | Code::ShuttingDown
         | Code::ProjectionLag => FailureClass::Transient,

@@ -38,7 +38,7 @@ pub(crate) async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position <= known + 1) => {
                     if batch.last().is_some_and(|last| last.position > known) {
-                        app.principals.apply_events(&batch);
+                        apply(&app, &batch);
                     }
                 }
                 // The tail has a gap, or this task lagged behind it.
@@ -61,13 +61,19 @@ pub(crate) async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
     }
 }
 
+/// Applies later events to the cache, and remembers them for the open pages of the dashboard.
+fn apply(app: &App, events: &[StoredEvent]) {
+    app.principals.apply_events(events);
+    app.recent_changes.record(events);
+}
+
 async fn catch_up(app: &App) {
     let mut wait = BACK_OFF;
     while app.principals.position() < app.log().position() && !app.stopping.is_cancelled() {
         match app.log().read(app.principals.position(), PAGE).await {
             Ok(events) if events.is_empty() => return,
             Ok(events) => {
-                app.principals.apply_events(&events);
+                apply(app, &events);
                 wait = BACK_OFF;
             }
             Err(error) => {

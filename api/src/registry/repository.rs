@@ -14,6 +14,11 @@ pub struct Repository {
 pub struct RepositoryError(String);
 
 impl Repository {
+    /// Returns true if the repository has a plugin, which is only in the layouts of the server.
+    pub fn is_plugin(&self) -> bool {
+        self.app == schemas::plugin::artifact::REPOSITORY
+    }
+
     /// Path relative to the registry's directory.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(&self.app).join(&self.component)

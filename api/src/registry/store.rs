@@ -8,38 +8,50 @@ use std::{
 };
 
 use axum::body::Body;
-use domain::digest::Digest;
+use domain::{digest::Digest, ids::RunnerId};
 use futures::StreamExt as _;
-use oci_layout::{ArtifactManifest, Document, Layout, LayoutError, ManifestError, PlatformIndex};
-use tokio::sync::Mutex;
+use oci_layout::{ArtifactManifest, Blob, Document, Layout, LayoutError, PlatformIndex};
+use oci_registry::VendorLocation;
+use tokio::{
+    io::{AsyncSeekExt as _, SeekFrom},
+    sync::Mutex,
+};
+use tokio_util::io::ReaderStream;
 
-use super::Repository;
+use super::{
+    Repository,
+    error::ArtifactError,
+    vendor::{self, VendorRegistry},
+};
+use crate::reach::Reachable;
 
 /// Registry of the vendor's artifacts. Several servers can share its directory.
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,
     index: Arc<Mutex<()>>,
+    vendor: Option<Arc<VendorRegistry>>,
 }
 
 /// Time without a write after which an upload is abandoned.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
-/// Reasons why an artifact cannot be stored or read.
-#[derive(Debug, thiserror::Error)]
-pub enum ArtifactError {
-    /// The layout rejected the content, or a file operation failed.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// A file or directory cannot be accessed.
-    #[error("cannot access {path}: {reason}")]
-    Io { path: String, reason: io::Error },
-    /// The request body could not be read to its end.
-    #[error("cannot read the request body: {0}; send the blob again")]
-    BodyEnded(String),
-    /// The content is not an image manifest.
-    #[error("invalid image manifest: {0}")]
-    Manifest(#[from] ManifestError),
+/// Part of a blob that a runner wants.
+pub struct Wanted {
+    pub runner: RunnerId,
+    /// Size that its manifest states. A manifest or an index has none.
+    pub size: Option<u64>,
+    /// Offset of the first byte.
+    pub from: u64,
+}
+
+/// Bytes of a blob, from an offset.
+pub struct FoundBlob {
+    /// Bytes of the whole blob.
+    pub length: u64,
+    /// Offset of the first byte of the body.
+    pub from: u64,
+    pub body: Body,
 }
 
 /// Deletes uploads without a write for [`ABANDONED_AFTER`]. Another server that shares the
@@ -64,13 +76,22 @@ fn delete_abandoned(uploads: &Path) -> Result<(), ArtifactError> {
 }
 
 impl Registry {
-    /// Opens the registry in the data directory and deletes abandoned uploads.
+    /// Opens the registry in the data directory and deletes abandoned uploads. Artifacts that the
+    /// directory does not have are read from the registry of the vendor, which may refer to the
+    /// addresses `Reachable`.
     ///
     /// # Errors
-    /// A file operation failed.
-    pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
+    /// A file operation failed, or the address of the vendor's registry is invalid.
+    pub fn open(
+        data: &Path,
+        max_blob_bytes: u64,
+        vendor: Option<(VendorLocation, Reachable)>,
+    ) -> Result<Registry, ArtifactError> {
         let (directory, index) = (data.join("registry"), Arc::default());
-        let registry = Registry { directory, max_blob_bytes, index };
+        let location = vendor.as_ref().map(|(location, _)| location.clone());
+        let vendor = vendor.map(|(location, reach)| VendorRegistry::new(location, reach));
+        let vendor = vendor.transpose()?.map(Arc::new);
+        let registry = Registry { directory, max_blob_bytes, index, vendor };
         let uploads = registry.uploads();
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
         delete_abandoned(&uploads)?;
@@ -78,6 +99,7 @@ impl Registry {
         // directory.
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
+        vendor::record(&registry.directory, location.as_ref()).map_err(at(&registry.directory))?;
         Ok(registry)
     }
 
@@ -85,33 +107,76 @@ impl Registry {
         self.directory.join(".uploads")
     }
 
+    /// Returns the registry of the vendor, if it can have this artifact and the layout does not.
+    async fn vendor(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Option<&Arc<VendorRegistry>> {
+        let vendor = self.vendor.as_ref().filter(|vendor| vendor.can_have(repository))?;
+        let is_stored = repository.is_plugin() || self.size(repository, digest).await.is_some();
+        (!is_stored).then_some(vendor)
+    }
+
     fn layout(&self, repository: &Repository) -> Layout {
         Layout::new(self.directory.join(repository.path())).with_drafts(self.uploads())
     }
 
-    /// Size of a blob of the repository, or `None` if it cannot be accessed.
+    /// Size of a blob in the directory, or `None` if it cannot be accessed.
     pub async fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
         let found = tokio::fs::metadata(self.layout(repository).path(digest)).await;
         found.ok().map(|found| found.len())
     }
 
-    /// Opens a blob. Returns the file and its length, or `None` if it does not exist.
+    /// Size of a blob whose manifest states `size`. The registry of the vendor is not asked, because
+    /// a request to it would only confirm the manifest.
+    pub async fn size_of(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        size: u64,
+    ) -> Option<u64> {
+        match self.vendor(repository, digest).await {
+            Some(_) => Some(size),
+            None => self.size(repository, digest).await,
+        }
+    }
+
+    /// Reads a blob from an offset if the offset is within the blob, otherwise from the beginning.
+    /// Returns `None` if the blob does not exist.
     ///
     /// # Errors
-    /// A file operation failed for another reason.
+    /// A file operation failed for another reason, or the registry of the vendor failed.
     pub async fn read(
         &self,
         repository: &Repository,
         digest: &Digest,
-    ) -> Result<Option<(tokio::fs::File, u64)>, ArtifactError> {
+        wanted: Wanted,
+    ) -> Result<Option<FoundBlob>, ArtifactError> {
+        let within = |length: u64| if wanted.from < length { wanted.from } else { 0 };
+        if let Some(vendor) = self.vendor(repository, digest).await {
+            let Some(length) = wanted.size else {
+                let bytes = vendor.document(repository, digest).await?.bytes.clone();
+                let length = bytes.len() as u64;
+                return Ok(Some(FoundBlob { length, from: 0, body: Body::from(bytes) }));
+            };
+            let media_type = "application/octet-stream".into();
+            let blob = Blob { media_type, digest: digest.clone(), size: length };
+            let from = within(length);
+            let body = vendor.blob(repository, blob, (wanted.runner, from)).await?;
+            return Ok(Some(FoundBlob { length, from, body }));
+        }
         let path = self.layout(repository).path(digest);
-        let file = match tokio::fs::File::open(&path).await {
+        let mut file = match tokio::fs::File::open(&path).await {
             Ok(file) => file,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(at(&path)(why)),
         };
         let length = file.metadata().await.map_err(at(&path))?.len();
-        Ok(Some((file, length)))
+        let from = within(length);
+        file.seek(SeekFrom::Start(from)).await.map_err(at(&path))?;
+        let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
+        Ok(Some(FoundBlob { length, from, body }))
     }
 
     /// Reads an image manifest of the repository. Returns `None` if it does not exist.
@@ -128,11 +193,11 @@ impl Registry {
             .await
     }
 
-    /// Reads an image manifest or an image index. Returns `None` if it does not exist.
+    /// Reads an image manifest or an image index of the directory. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// A file operation failed, or the content is corrupt or neither of them.
-    pub async fn document(
+    pub async fn stored_document(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -140,6 +205,21 @@ impl Registry {
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.document(&digest)).transpose())
             .await
+    }
+
+    /// Reads an image manifest or an image index. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The errors of [`Registry::stored_document`], or the registry of the vendor failed.
+    pub async fn document(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<Document>, ArtifactError> {
+        match self.vendor(repository, digest).await {
+            Some(vendor) => Ok(Some(vendor.document(repository, digest).await?.document.clone())),
+            None => self.stored_document(repository, digest).await,
+        }
     }
 
     /// Total bytes of an artifact: its documents and their blobs. Returns `None` if it does not
@@ -152,6 +232,9 @@ impl Registry {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Option<u64>, ArtifactError> {
+        if let Some(vendor) = self.vendor(repository, digest).await {
+            return Ok(Some(vendor.artifact_size(repository, digest).await?));
+        }
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.artifact_size(&digest)).transpose())
             .await
@@ -266,7 +349,7 @@ mod tests {
     #[test]
     fn a_start_deletes_only_uploads_that_no_server_writes() {
         let data = tempfile::tempdir().unwrap();
-        let open = || Registry::open(data.path(), 1).unwrap();
+        let open = || Registry::open(data.path(), 1, None).unwrap();
         let uploads = open().uploads();
         let (active, abandoned) = (uploads.join(".tmpA"), uploads.join(".tmpB"));
         fs::write(&active, "").unwrap();

@@ -37,6 +37,10 @@ pub(crate) async fn work(
         "component": order.component_name,
         "repository": repository(app_name, &order.component_name),
     });
+    // The build runner pushes there only if its own option names the same registry.
+    if let Some(registry) = &app.config.registry {
+        inputs["registry"] = json!(registry.to_string());
+    }
     match &order.source {
         BuildSource::Bundle { digest } => inputs["source"] = json!(digest),
         BuildSource::Git(git) => {

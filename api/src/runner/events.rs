@@ -104,7 +104,13 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         )));
     }
     let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let stored = app.registry.artifact_size(&parsed, digest).await.map_err(Problem::internal)?;
+    let stored = app.registry.artifact_size(&parsed, digest).await;
+    let stored = stored.map_err(|error| match error.vendor_problem() {
+        // To the runner, 404 means that the job is not its own any more, and it would never report.
+        Some(problem) if problem.code == Code::NotFound => invalid(problem.detail),
+        Some(problem) => problem,
+        None => Problem::internal(error),
+    })?;
     stored.ok_or_else(|| {
         invalid(format!(
             "cannot record the report: the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"

@@ -10,8 +10,8 @@ use sqlx::postgres::PgConnectOptions;
 use super::{StartError, server_name};
 use crate::{
     listen::{self, BoundListener, Certificate, ListenError},
+    reach::Reachable,
     state::Config,
-    webhooks::Reachable,
 };
 
 /// Start options of a server.
@@ -42,6 +42,10 @@ pub struct Options {
     /// Maximum number of unauthenticated connections per address on each listener. `None` means a
     /// sixteenth of all connections, but at least 16.
     pub address_connections: Option<usize>,
+    /// Registry of the vendor, to which builds push. `None` means the data directory.
+    pub registry: Option<oci_registry::VendorLocation>,
+    /// Addresses that this registry may refer to.
+    pub registry_reach: Reachable,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Addresses that webhooks may reach.
@@ -89,6 +93,8 @@ impl Options {
             tls_for: TlsFor::Both,
             behind_proxy: false,
             address_connections: None,
+            registry: None,
+            registry_reach: Reachable::Public,
             max_blob_bytes: 1 << 20,
             webhooks_reach: Reachable::All,
             uploads: Default::default(),
@@ -151,6 +157,7 @@ impl Options {
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
             runner_ca: self.runner_tls().and_then(listen::private_root),
             plugin_publisher: OnceLock::new(),
+            registry: self.registry.clone(),
             max_blob_bytes: self.max_blob_bytes,
             webhooks_reach: self.webhooks_reach,
             uploads: self.uploads,

@@ -22,13 +22,16 @@ use crate::{
     auth::sessions::Session,
     extract::{Caller, Path, Query},
     problem::Problem,
-    queries::{min_position, runners as queries, show},
+    queries::{enrolments as enrolment_tokens, min_position, runners as queries, show},
     state::App,
     usecases::{
         enrolments, jobs, reason,
         runners::{self, RunnerControl},
     },
 };
+
+/// Number of enrolment tokens on the page of the runners.
+const TOKENS: u32 = 20;
 
 pub(super) async fn runner(
     State(app): State<App>,
@@ -62,8 +65,14 @@ pub(super) async fn runners(
     min_position::wait(&app, min_position).await?;
     let part = PageQuery { cursor, ..PageQuery::default() };
     let runners = queries::list(&app, &caller, part).await?;
-    let page = RunnersPage { runners, revoked: revoked.map(|token| token.to_string()) };
-    Ok(Page(pages::runners(&caller_of(&app, &caller, &session).await?, &page)))
+    let frame = caller_of(&app, &caller, &session).await?;
+    let newest = PageQuery { limit: Some(TOKENS), ..PageQuery::default() };
+    let tokens = match frame.may(&[]) {
+        true => enrolment_tokens::list(&app, &caller, newest).await?.items,
+        false => vec![],
+    };
+    let page = RunnersPage { runners, tokens, revoked: revoked.map(|token| token.to_string()) };
+    Ok(Page(pages::runners(&frame, &page)))
 }
 
 /// Form without further fields.

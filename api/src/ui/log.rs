@@ -5,7 +5,7 @@ use axum::{
     http::header,
     response::{IntoResponse as _, Response},
 };
-use dashboard::pages::{self, LOG_LINES, LogPage, LogPhase, LogSearch};
+use dashboard::pages::{self, AttemptsPage, LOG_LINES, LogPage, LogPhase, LogSearch};
 use domain::ids::JobId;
 use schemas::control::jobs::Job;
 use serde::Deserialize;
@@ -67,6 +67,48 @@ pub(super) async fn job(
     let job = jobs::get(&app, &caller, id).await?;
     let log = part_of(&app, &caller, &job, part).await?;
     Ok(Page(pages::job(&caller_of(&app, &caller, &session).await?, &job, &log)))
+}
+
+/// Two attempts to compare.
+#[derive(Deserialize)]
+pub(super) struct Compared {
+    /// Default: the attempt before the newest one.
+    left: Option<u32>,
+    /// Default: the newest attempt.
+    right: Option<u32>,
+    #[serde(default)]
+    part: Edge,
+}
+
+/// Lines that a comparison shows.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Edge {
+    Start,
+    #[default]
+    End,
+}
+
+/// Shows two attempts, one beside the other.
+pub(super) async fn attempts(
+    State(app): State<App>,
+    Ui(Path(id)): Ui<Path<JobId>>,
+    Ui(Query(compared)): Ui<Query<Compared>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    let job = jobs::get(&app, &caller, id).await?;
+    let newest = job.attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0);
+    let right = compared.right.unwrap_or(newest);
+    let left = compared.left.unwrap_or(right.saturating_sub(1));
+    let is_start = compared.part == Edge::Start;
+    let mut logs = Vec::new();
+    for attempt in [left, right].into_iter().filter(|attempt| *attempt > 0) {
+        let part = Part { attempt: Some(attempt), after: is_start.then_some(0), ..Part::default() };
+        logs.push(part_of(&app, &caller, &job, part).await?);
+    }
+    let page = AttemptsPage { job, logs, is_start };
+    Ok(Page(pages::attempts(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
 /// Returns a part of the log of a job. A job without attempts has an empty one.

@@ -2,24 +2,19 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use chrono::{DateTime, Utc};
-use dashboard::pages::{
-    self, AppPage, AppVersions, Attention, DiffPage, InstallPage, RunDay, RunPage,
-};
-use domain::ids::RunId;
+use dashboard::pages::{self, AppPage, DiffPage, InstallPage, RunPage};
+use domain::ids::{AppId, RunId};
 use schemas::control::{
     PageQuery,
     apps::DiffQuery,
     builds::BuildsQuery,
     installs::StateQuery,
-    jobs::JobsQuery,
-    runners::Runner,
     runs::{Run, RunsQuery, StepPlanDetails},
 };
 use serde::Deserialize;
 
 use super::{
-    audit::{Point, point, verification},
+    audit::{Point, point},
     response::{Page, PageResult, Ui},
 };
 use crate::{
@@ -27,24 +22,14 @@ use crate::{
     extract::{Caller, Path, Query},
     ids,
     problem::{Code, Problem},
-    queries::{
-        apps, audit, builds, installs, jobs, min_position, overview, plugins, runners, runs, tokens,
-    },
+    queries::{apps, audit, builds, installs, min_position, overview, plugins, runs, tokens},
     state::App,
 };
 
 /// Maximum number of plans whose details a run page shows. A runner determines their size.
 const DETAILED_PLANS: usize = 8;
-/// Maximum number of entries in each list of the home page.
-const ATTENTION: u32 = 10;
-/// Number of days whose runs the home page counts.
-const DAYS: u64 = 14;
-/// Maximum number of apps on the home page.
-const APPS: u32 = 50;
-/// Number of runners in each read of the home page, which looks for disconnected ones.
-const RUNNERS: u32 = 200;
-/// Maximum number of such reads.
-const RUNNER_READS: u64 = 5;
+/// Maximum number of entries in each list of an overview.
+pub(super) const ATTENTION: u32 = 10;
 
 /// Position that a page must include: the change that the user just made.
 #[derive(Deserialize)]
@@ -73,94 +58,6 @@ pub(super) async fn caller_of(
 /// An empty field of a search form is no filter.
 pub(super) fn set(field: &mut Option<String>) {
     field.take_if(|text| text.trim().is_empty());
-}
-
-pub(super) async fn home(State(app): State<App>, caller: Caller, session: Session) -> PageResult {
-    min_position::wait(&app, None).await?;
-    let frame = caller_of(&app, &caller, &session).await?;
-    let of = |state: Option<&str>| RunsQuery {
-        state: state.map(str::to_owned),
-        limit: Some(ATTENTION),
-        ..RunsQuery::default()
-    };
-    let unknown = JobsQuery {
-        state: Some("outcome_unknown".into()),
-        limit: Some(ATTENTION),
-        ..JobsQuery::default()
-    };
-    let (disconnected, compared_runners) = disconnected(&app, &caller).await?;
-    let (versions, are_versions_partial) = versions(&app, &caller).await?;
-    let attention = Attention {
-        waiting: runs::list(&app, &caller, of(Some("waiting_for_approval"))).await?.items,
-        failed: runs::list(&app, &caller, of(Some("failed"))).await?.items,
-        unknown: jobs::list(&app, &caller, unknown).await?.items,
-        disconnected,
-        compared_runners,
-        newest: runs::list(&app, &caller, of(None)).await?.items,
-        days: days(&app, &caller).await?,
-        versions,
-        are_versions_partial,
-        verification: verification(&app),
-    };
-    Ok(Page(pages::home(&frame, &attention)))
-}
-
-/// Returns the runs of the last days by outcome. Without any run, returns no days.
-async fn days(app: &App, caller: &Caller) -> Result<Vec<RunDay>, Problem> {
-    let days = overview::run_days(app, caller, DAYS).await?;
-    if days.iter().all(|(_, counts)| counts.is_empty()) {
-        return Ok(vec![]);
-    }
-    let day = |(start, counts): (DateTime<Utc>, Vec<(String, u64)>)| {
-        let of = |is: fn(&str) -> bool| -> u64 {
-            counts.iter().filter(|(state, _)| is(state)).map(|(_, count)| count).sum()
-        };
-        RunDay {
-            day: start.date_naive(),
-            succeeded: of(|state| state == "succeeded"),
-            failed: of(|state| state == "failed"),
-            other: of(|state| state != "succeeded" && state != "failed"),
-        }
-    };
-    Ok(days.into_iter().map(day).collect())
-}
-
-/// Returns the versions of the installs by app, and true if not all installs are counted.
-async fn versions(app: &App, caller: &Caller) -> Result<(Vec<AppVersions>, bool), Problem> {
-    let (counts, is_cut) = overview::versions(app, caller).await?;
-    let query = PageQuery { limit: Some(APPS), ..PageQuery::default() };
-    let apps = apps::list(app, caller, query).await?;
-    let is_partial = is_cut || apps.next.is_some();
-    let of = |shown: schemas::control::apps::App| AppVersions {
-        counts: counts
-            .iter()
-            .filter(|count| count.app == shown.id)
-            .map(|count| (count.version, count.installs))
-            .collect(),
-        app: shown.id.to_string(),
-        name: shown.name,
-        newest: shown.version,
-    };
-    let versions = apps.items.into_iter().map(of).filter(|app| !app.counts.is_empty());
-    Ok((versions.collect(), is_partial))
-}
-
-/// Returns the first disconnected runners, and the number of compared runners if there are more.
-async fn disconnected(app: &App, caller: &Caller) -> Result<(Vec<Runner>, Option<u64>), Problem> {
-    let (mut disconnected, mut cursor, mut compared) = (Vec::new(), None, 0);
-    for _ in 0..RUNNER_READS {
-        let query = PageQuery { limit: Some(RUNNERS), cursor, ..PageQuery::default() };
-        let page = runners::list(app, caller, query).await?;
-        compared += page.items.len() as u64;
-        disconnected.extend(page.items.into_iter().filter(|at| at.state == "disconnected"));
-        cursor = page.next;
-        if cursor.is_none() {
-            disconnected.truncate(ATTENTION as usize);
-            return Ok((disconnected, None));
-        }
-    }
-    disconnected.truncate(ATTENTION as usize);
-    Ok((disconnected, Some(compared)))
 }
 
 /// Time or position as of which a page shows an install.
@@ -201,7 +98,21 @@ pub(super) async fn install(
         false => vec![],
     };
     let versions = versions.iter().map(|version| version.version).collect();
-    Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions })))
+    let config = config(&app, &caller, install.app, install.config_version).await?;
+    Ok(Page(pages::install(&frame, &InstallPage { install, newest, versions, config })))
+}
+
+/// Returns the parsed configuration of a version, or null if the app has no version yet.
+async fn config(
+    app: &App,
+    caller: &Caller,
+    of: AppId,
+    version: u32,
+) -> Result<serde_json::Value, Problem> {
+    match version {
+        0 => Ok(serde_json::Value::Null),
+        1.. => Ok(apps::version(app, caller, (&of.to_string(), version)).await?.config),
+    }
 }
 
 fn state_query((position, time): Point) -> StateQuery {
@@ -291,7 +202,11 @@ pub(super) async fn app(
         ..BuildsQuery::default()
     };
     let builds = builds::list(&app, &caller, of).await?.items;
-    let page = AppPage { app: shown, versions, builds };
+    let config = config(&app, &caller, shown.id, shown.version).await?;
+    let (counts, is_partial) = overview::versions(&app, &caller).await?;
+    let own = counts.iter().filter(|count| count.app == shown.id);
+    let followers = (!is_partial).then(|| own.map(|of| (of.version, of.installs)).collect());
+    let page = AppPage { app: shown, versions, builds, followers, config };
     Ok(Page(pages::app(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
@@ -307,6 +222,15 @@ pub(super) async fn diff(
     let diff = apps::diff(&app, &caller, &name, query).await?;
     let page = DiffPage { app: apps::get(&app, &caller, &name).await?, diff };
     Ok(Page(pages::diff(&caller_of(&app, &caller, &session).await?, &page)))
+}
+
+/// Catalog of the components.
+pub(super) async fn catalog(
+    State(app): State<App>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    Ok(Page(pages::catalog(&caller_of(&app, &caller, &session).await?)))
 }
 
 pub(super) async fn plugins(

@@ -1,4 +1,6 @@
 //! Tests of the dashboard on a real server.
+use std::{io::Read as _, time::Duration};
+
 use axum::{body::Body, extract::Request};
 use proof::{bundle::Bundle, key::TrustedKey};
 use reqwest::{StatusCode, header, redirect::Policy};
@@ -67,10 +69,10 @@ async fn every_page_needs_a_session_and_has_the_security_policy() {
     let started = Started::new().await;
     let (stranger, owner) = (Browser::new(&started), Browser::logged_in(&started).await);
     let lists = ["/ui/installs", "/ui/runs", "/ui/apps", "/ui/runners"];
-    for path in ["/ui/", "/ui/audit", "/ui/settings"].into_iter().chain(lists) {
+    for path in ["/ui/", "/ui/_components", "/ui/audit", "/ui/settings"].into_iter().chain(lists) {
         let response = stranger.get(path).await;
         assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
-        let next = path.replace('/', "%2F");
+        let next = path.replace('/', "%2F").replace('_', "%5F");
         let login =
             if path == "/ui/" { "/ui/login".into() } else { format!("/ui/login?next={next}") };
         assert_eq!(response.headers()[header::LOCATION], login, "{path}");
@@ -80,6 +82,66 @@ async fn every_page_needs_a_session_and_has_the_security_policy() {
         assert_eq!(policy, dashboard::CONTENT_SECURITY_POLICY, "{path}");
         assert!(response.text().await.unwrap().starts_with("<!DOCTYPE html>"), "{path}");
     }
+    started.server.stop().await;
+}
+
+/// Maximum size of the first page with its style and scripts over the wire.
+const FIRST_PAGE_BYTES: usize = 60_000;
+
+#[tokio::test]
+async fn first_page_with_all_its_files_is_small() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let page = owner.get("/ui/").await.text().await.unwrap();
+    let mut bytes = page.len();
+    let paths: Vec<&str> = page.split("\"/ui/assets/").skip(1).collect();
+    assert!(paths.len() > 5, "{page}");
+    for rest in paths {
+        let path = format!("/ui/assets/{}", rest.split('"').next().unwrap());
+        let request = owner.http.get(format!("{}{path}", owner.base));
+        let response = owner.send(request.header(header::ACCEPT_ENCODING, "br, gzip")).await;
+        assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip", "{path}");
+        assert_eq!(response.headers()[header::VARY], "accept-encoding", "{path}");
+        let compressed = response.bytes().await.unwrap();
+        let mut bytes_of_asset = Vec::new();
+        flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut bytes_of_asset).unwrap();
+        let plain = owner.get(&path).await;
+        assert!(plain.headers().get(header::CONTENT_ENCODING).is_none(), "{path}");
+        assert_eq!(plain.bytes().await.unwrap(), bytes_of_asset, "{path}");
+        bytes += compressed.len();
+    }
+    assert!(bytes <= FIRST_PAGE_BYTES, "{bytes}");
+    eprintln!("first page: {bytes} bytes");
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_names_only_the_changed_keys_that_its_pages_show() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let open = async |keys: &str| owner.get(&format!("/ui/live?keys={keys}")).await;
+    let (mut own, mut other) = (open("access,run").await, open("run,install").await);
+    let next = async |stream: &mut reqwest::Response| {
+        let text = stream.chunk().await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        text.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap()
+    };
+    for stream in [&mut own, &mut other] {
+        assert!(next(stream).await.ends_with(" *"));
+    }
+    // The next notification follows after half a second.
+    let token = owner.form_token().await;
+    let form = [
+        ("form_token", token.as_str()),
+        ("idempotency_key", "k1"),
+        ("name", "Ann"),
+        ("role", "viewer"),
+        ("days", ""),
+    ];
+    assert!(owner.post("/ui/settings/tokens", &form).await.status().is_success());
+    assert!(next(&mut own).await.ends_with(" access"));
+    let waited = tokio::time::timeout(Duration::from_millis(1_500), other.chunk()).await;
+    assert!(waited.is_err(), "{waited:?}");
     started.server.stop().await;
 }
 
@@ -319,6 +381,9 @@ async fn a_token_of_a_build_runner_is_shown_once_and_revoked() {
     assert!(!second.contains("stead_enrol_") && second.contains("submitted before"), "{second}");
     let id = first.split_once("<code>tok_").unwrap().1.split('<').next().unwrap();
     let id = format!("tok_{id}");
+    let listed = owner.get("/ui/runners").await.text().await.unwrap();
+    let row = listed.split_once(&format!("<tr id=\"{id}\"")).unwrap().1;
+    assert!(row.contains("unused") && row.contains(&format!("value=\"{id}\"")), "{row}");
     let revoke = [
         ("form_token", token.as_str()),
         ("idempotency_key", "k2"),
@@ -330,6 +395,8 @@ async fn a_token_of_a_build_runner_is_shown_once_and_revoked() {
     let page = revoked.headers()[header::LOCATION].to_str().unwrap().to_owned();
     let page = owner.get(&page).await.text().await.unwrap();
     assert!(page.contains("Revoked the enrolment token"), "{page}");
+    let row = page.split_once(&format!("<tr id=\"{id}\"")).unwrap().1;
+    assert!(row.contains("revoked") && !row.contains("<form"), "{row}");
     let mut invalid = revoke;
     (invalid[1].1, invalid[2].1) = ("k3", "stead_enrol_x");
     let response = owner.post("/ui/runners/revoke-token", &invalid).await;

@@ -184,6 +184,7 @@ fn unreadable(error: ArtifactError) -> Problem {
         ArtifactError::Layout(_)
         | ArtifactError::Io { .. }
         | ArtifactError::BodyEnded(_)
+        | ArtifactError::Vendor(_)
         | ArtifactError::Manifest(_) => Problem::internal(error),
     }
 }

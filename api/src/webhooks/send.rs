@@ -13,11 +13,11 @@ use reqwest::{
 };
 use sha2::Sha256;
 
-use super::{
-    Sending,
-    address::{Destination, GuardedResolver, Reachable},
+use super::{Sending, address::Destination};
+use crate::{
+    problem::Problem,
+    reach::{GuardedResolver, Reachable},
 };
-use crate::problem::Problem;
 
 /// Time for a request, from the resolution of the name to the response.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -21,6 +21,7 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     ("duplicate_name", "Two parts of one kind have the same name."),
     ("duplicate_object", "Two components have the same Kubernetes object."),
+    ("duplicate_release", "Two components have the same Helm release."),
     ("empty_file", "A file is empty and counts as absent."),
     (
         "inspects_sensitive",

@@ -41,7 +41,7 @@ impl Spec {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HelmChart {
-    pub chart_name: String,
+    pub chart_name: Text,
     /// Namespace. `None` means the id of the install.
     pub namespace: Option<Text>,
     pub helm_repo: Option<HelmRepo>,

@@ -70,7 +70,12 @@ impl<'d> Section<'d> {
     /// Reads a required string. If the key is absent or empty, reports an error and returns an
     /// empty string.
     pub fn required(&self, key: &str) -> String {
-        if let Some(text) = self.string(key) {
+        self.required_text(key).value
+    }
+
+    /// Reads a required string with its location, as [`Section::required`] does.
+    pub fn required_text(&self, key: &str) -> Text {
+        if let Some(text) = self.text(key) {
             return text;
         }
         if self.table.get(key).is_none_or(|entry| entry.spot.node.scalar().is_some()) {
@@ -78,7 +83,7 @@ impl<'d> Section<'d> {
             let remedy = format!("add {key} = \"…\"");
             self.finding(Severity::Error, "missing_key", self.at.clone(), message, &remedy);
         }
-        String::new()
+        Text::default()
     }
 
     /// Reads one of several known values. An unknown value is only a warning: a later version may

@@ -65,7 +65,7 @@ fn helm_chart(section: &Section<'_>) -> HelmChart {
         file.finish();
     }
     HelmChart {
-        chart_name: section.required("chart_name"),
+        chart_name: section.required_text("chart_name"),
         namespace: section.text("namespace"),
         helm_repo,
         values: section.texts("values"),

@@ -1,4 +1,4 @@
-//! YAML of manifests and values files, before it is rendered. A document with a template is YAML
+//! YAML of manifests and values files, before it is rendered, and names of releases. A document with a template is YAML
 //! only after its rendering, so the preflight of a run checks it instead.
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::reader::Reader;
 use crate::{
     diagnostic::Diagnostic,
-    model::{AppConfig, Component, KubernetesManifest, Spec},
+    model::{AppConfig, Component, HelmChart, KubernetesManifest, Spec},
     template::is_template,
     text::Text,
 };
@@ -18,11 +18,12 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_REPEATED: usize = 20_000;
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
-    let mut objects = BTreeMap::new();
+    let (mut objects, mut releases) = (BTreeMap::new(), BTreeMap::new());
     for component in &config.components {
         match &component.module.spec {
             Spec::HelmChart(chart) => {
                 chart.values_files.iter().for_each(|text| values(reader, text));
+                release(reader, component, chart, &mut releases);
             }
             Spec::KubernetesManifest(manifest) => {
                 self::manifest(reader, component, manifest, &mut objects);
@@ -35,6 +36,32 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
             | Spec::Plugin => {}
         }
     }
+}
+
+/// Name, namespace and context that identify a release.
+type ReleaseKey<'c> = (&'c str, Option<&'c str>, Option<&'c str>);
+
+/// Reports a release of two components. Equal templates have equal values in one install.
+fn release<'c>(
+    reader: &Reader<'_>,
+    component: &'c Component,
+    chart: &'c HelmChart,
+    releases: &mut BTreeMap<ReleaseKey<'c>, &'c Component>,
+) {
+    let name = &chart.chart_name;
+    if name.value.is_empty() {
+        return;
+    }
+    let namespace = chart.namespace.as_ref().map(|namespace| namespace.value.as_str());
+    let context = component.module.options.kubernetes_context.as_deref();
+    let Some(other) = releases.insert((&name.value, namespace, context), component) else { return };
+    if is_optional(other, component) {
+        return;
+    }
+    let message =
+        format!("the release {} is also that of the component `{}`", name.value, other.name);
+    let remedy = "give one of the two components another chart_name or namespace";
+    report(reader, name, 0, "duplicate_release", message, remedy);
 }
 
 /// Reports values that are no map.

@@ -130,3 +130,27 @@ fn an_object_belongs_to_one_component() {
         assert_eq!(of(&first, &second), [], "{second}");
     }
 }
+
+#[test]
+fn a_release_belongs_to_one_component() {
+    let files = ("app/chart/Chart.yaml", "name: a\nversion: 1.0.0\n");
+    let first = chart("").replace(PUBLIC, &format!("namespace = \"shop\"\n{PUBLIC}"));
+    let second = first.replace("name = \"a\"\ntype", "name = \"b\"\ntype");
+    let of = |second: &str| {
+        errors(&[files, ("app/components/a.toml", &first), ("app/components/b.toml", second)])
+    };
+    let found = of(&second);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].code, found[0].file.as_str(), found[0].line),
+        ("duplicate_release", "components/b.toml", 3)
+    );
+    assert_eq!(found[0].message, "the release a is also that of the component `a`");
+    for other in [
+        second.replace("\"shop\"", "\"other\""),
+        second.replace("chart_name = \"a\"", "chart_name = \"b\""),
+        second.replace("namespace = \"shop\"", "namespace = \"shop\"\ntoggleable = true"),
+    ] {
+        assert_eq!(of(&other), [], "{other}");
+    }
+}

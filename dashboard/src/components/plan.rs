@@ -2,7 +2,7 @@
 use maud::{Markup, html};
 use schemas::{
     control::runs::{DetailsState, Plan, StepPlanDetails},
-    plugin::{Action, AttributeDetails, DetailValue, ResourceDetails},
+    plugin::{Action, AttributeDetails, DetailValue, PlanDetails, ResourceDetails},
 };
 
 use super::text;
@@ -20,11 +20,13 @@ pub(crate) fn counts(plan: &Plan) -> Markup {
 
 /// Numbers of resources to create, change and destroy.
 pub(crate) fn changes(add: u64, change: u64, destroy: u64) -> Markup {
+    // A zero has no color, so that the eye finds what changes.
+    let class = |count: u64, name: &'static str| if count > 0 { name } else { "zero" };
     html! {
         span.counts {
-            span.add { "+" (add) " add" }
-            span.change { "~" (change) " change" }
-            span.destroy { "−" (destroy) " destroy" }
+            span class=(class(add, "add")) { "+" (add) " add" }
+            span class=(class(change, "change")) { "~" (change) " change" }
+            span class=(class(destroy, "destroy")) { "−" (destroy) " destroy" }
         }
     }
 }
@@ -34,17 +36,22 @@ pub(crate) fn changes(add: u64, change: u64, destroy: u64) -> Markup {
 pub(crate) fn details(step: &str, details: &StepPlanDetails, search: Option<&str>) -> Markup {
     html! {
         @match (details.state, &details.details) {
-            (DetailsState::Available, Some(plan)) => {
-                @let all = plan.resources.len() + plan.outputs.len();
-                @let shown = matching(plan.resources.iter().chain(&plan.outputs), search);
-                div.diff {
-                    @if search.is_some() { p.muted { (shown.len()) " of " (text::count(all as u64, "resource")) " match." } }
-                    @for (n, resource) in shown { (resource_details(&format!("{step}-{n}"), resource, search.is_some())) }
-                    @if plan.omitted > 0 { p.muted { (text::count(plan.omitted, "more resource")) " omitted because of the size." } }
-                }
-            }
+            (DetailsState::Available, Some(plan)) => (plan_details(step, plan, search)),
             (DetailsState::Erased, _) => { p.muted { "The data of the install was erased." } }
             (DetailsState::None | DetailsState::Available, _) => { p.muted { "The plan has no details." } }
+        }
+    }
+}
+
+/// Details that are available.
+pub(crate) fn plan_details(step: &str, plan: &PlanDetails, search: Option<&str>) -> Markup {
+    let all = plan.resources.len() + plan.outputs.len();
+    let shown = matching(plan.resources.iter().chain(&plan.outputs), search);
+    html! {
+        div.diff {
+            @if search.is_some() { p.muted { (shown.len()) " of " (text::count(all as u64, "resource")) " match." } }
+            @for (n, resource) in shown { (resource_details(&format!("{step}-{n}"), resource, search.is_some())) }
+            @if plan.omitted > 0 { p.muted { (text::count(plan.omitted, "more resource")) " omitted because of the size." } }
         }
     }
 }

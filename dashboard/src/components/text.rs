@@ -32,6 +32,14 @@ pub(crate) fn kind(name: &str) -> String {
     name.replace('_', " ")
 }
 
+/// Name of an actor. A policy of the server has words instead of its name in the log.
+pub(crate) fn actor(name: &str) -> String {
+    match name.strip_prefix("policy:") {
+        Some(policy) => format!("Stead: {}", kind(policy)),
+        None => name.to_owned(),
+    }
+}
+
 /// A number with its noun.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -80,7 +88,12 @@ pub(crate) fn value(value: &Value) -> String {
 /// could execute them on paste.
 pub(crate) fn command(arguments: &[&str]) -> Markup {
     let line: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-    html! { code.command { "$ " (line.join(" ")) } }
+    command_line(&line.join(" "))
+}
+
+/// A complete command line of the server. A selection leaves out the prompt.
+pub(crate) fn command_line(line: &str) -> Markup {
+    html! { code.command { span.prompt aria-hidden="true" { "$ " } (line) } }
 }
 
 fn quoted(argument: &str) -> String {

@@ -12,7 +12,7 @@ use crate::{
 #[must_use]
 pub fn apps(caller: &Caller, page: &Page<App>) -> Markup {
     let content = html! {
-        (frame::title(caller, &Updates::Events, "Apps", &html! { div.actions { a href="/ui/plugins" { "Plugins" } } }))
+        (frame::title(caller, &Updates::of_types(&["app", "install"]), "Apps", &html! { div.actions { a href="/ui/plugins" { "Plugins" } } }))
         section.panel aria-label="Apps" {
             @if page.items.is_empty() {
                 (components::empty("No app is published yet.", &["stead", "apps", "sync", "DIRECTORY"]))

@@ -27,7 +27,7 @@ pub fn builds(caller: &Caller, app: &App, query: &BuildsQuery, page: &Page<Build
     let heading = format!("Builds of {}", app.name);
     let content = html! {
         (crumbs(&app.id.to_string(), &app.name))
-        (frame::title(caller, &Updates::Events, &heading, &html! {}))
+        (frame::title(caller, &Updates::of_types(&["build"]), &heading, &html! {}))
         form.inline method="get" action=(path) role="search" {
             label {
                 "State"
@@ -124,7 +124,7 @@ pub fn build(caller: &Caller, build: &Build, job: Option<&Job>, page: &LogPage) 
     let heading = format!("Build of {}", build.component_name);
     let updates = match job {
         Some(job) => job::updates(job, page),
-        None if build.ended_at.is_none() => Updates::Events,
+        None if build.ended_at.is_none() => Updates::Keys(vec![format!("build/{}", build.id)]),
         None => Updates::None,
     };
     let content = html! {

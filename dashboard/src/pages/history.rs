@@ -118,7 +118,7 @@ fn activity(caller: &Caller, run: &RunActivity) -> Markup {
                 (components::badge(run.outcome.as_deref().unwrap_or("in progress")))
                 @if let Some(version) = run.config_version { span.muted { "v" (version) } }
                 span.muted {
-                    "requested by " (run.requested_by_name.as_deref().unwrap_or(&run.requested_by))
+                    "requested by " (components::actor(run.requested_by_name.as_deref().unwrap_or(&run.requested_by)))
                     @if let Some(at) = run.requested_at { " " (components::time(caller.now, at)) }
                 }
                 a.end href={ "/ui/audit?stream=" (components::encoded(&format!("run/{}", run.run))) } { "Events" span.visually-hidden { " of the run" } }

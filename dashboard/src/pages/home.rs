@@ -2,8 +2,9 @@
 mod overview;
 
 use maud::{Markup, html};
-use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary};
+use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary, tokens::Token};
 
+pub(super) use self::overview::strip;
 pub use self::overview::{AppVersions, RunDay};
 use super::{
     proofs::{self, Verification},
@@ -25,6 +26,8 @@ pub struct Attention {
     pub unknown: Vec<Job>,
     /// Runners without contact.
     pub disconnected: Vec<Runner>,
+    /// Tokens that expire soon. Empty if the caller may not list tokens.
+    pub expiring: Vec<Token>,
     /// Number of checked runners, if more exist.
     pub compared_runners: Option<u64>,
     /// Newest runs.
@@ -44,11 +47,17 @@ pub struct Attention {
 pub fn home(caller: &Caller, attention: &Attention) -> Markup {
     let Attention { waiting, failed, unknown, disconnected, compared_runners, newest, .. } =
         attention;
+    let expiring = &attention.expiring;
     let is_intact = attention.verification.corrupt.is_none();
-    let calm = is_intact && waiting.is_empty() && unknown.is_empty() && disconnected.is_empty();
+    let calm = is_intact
+        && waiting.is_empty()
+        && unknown.is_empty()
+        && disconnected.is_empty()
+        && expiring.is_empty()
+        && failed.is_empty();
     let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
     let content = html! {
-        (frame::title(caller, &Updates::Events, "Home", &html! {}))
+        (frame::title(caller, &Updates::of_types(&["run", "job", "runner", "install", "app"]), "Home", &html! {}))
         div.stack id="attention" data-rows="sections" {
             @if !is_intact { div id="corrupt" { (proofs::verified(&attention.verification, caller.position)) } }
             @if calm { p.note.ok id="calm" { "Nothing needs attention." } }
@@ -59,6 +68,9 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             @if !disconnected.is_empty() {
                 (panel("disconnected", "Disconnected runners", Some("/ui/runners"), &runners::table(caller, "disconnected", disconnected)))
             }
+            @if !expiring.is_empty() {
+                (panel("expiring", "Tokens that expire soon", Some("/ui/settings"), &tokens(caller, expiring)))
+            }
             @if let Some(compared) = compared_runners {
                 p.muted id="compared" { "Only the first " (compared) " runners are checked for contact." }
             }
@@ -67,7 +79,9 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             }
             @if newest.is_empty() {
                 section.panel id="newest" {
-                    (components::empty("No runs yet. Publish an app, then create an install.", &["stead", "apps", "sync", "DIRECTORY"]))
+                    @if attention.versions.is_empty() {
+                        (components::empty("No runs yet. Publish an app, then create an install.", &["stead", "apps", "sync", "DIRECTORY"]))
+                    } @else { (components::empty("No runs yet. The first run of an install starts when its runner enrols.", &[])) }
                 }
             } @else {
                 (panel("newest", "Newest runs", Some("/ui/runs"), &table("newest", newest)))
@@ -123,8 +137,28 @@ fn approvals(caller: &Caller, runs: &[RunSummary]) -> Markup {
                                 }
                                 None => { td {} td.number {} }
                             }
-                            td.actor { (run.requested_by_name.as_deref().unwrap_or(&run.requested_by)) }
+                            td.actor { (components::actor(run.requested_by_name.as_deref().unwrap_or(&run.requested_by))) }
                             td.fit { (components::time(caller.now, run.waiting_plans.as_ref().map_or(run.requested_at, |plans| plans.since))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tokens(caller: &Caller, tokens: &[Token]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Tokens that expire soon" {
+            table {
+                thead { tr { th scope="col" { "User or service" } th scope="col" { "Roles" } th scope="col" { "Expires" } th scope="col" { "Token" } } }
+                tbody id="expiring-rows" data-rows="rows" {
+                    @for token in tokens {
+                        tr id={ "expiring-" (token.id) } {
+                            td.name { (token.name.clone().unwrap_or_else(|| token.principal.to_string())) }
+                            td { (token.roles.join(", ")) }
+                            td.fit { @if let Some(at) = token.expires_at { (components::time(caller.now, at)) } }
+                            td.fit { (components::id(&token.id.to_string())) }
                         }
                     }
                 }

@@ -9,7 +9,11 @@ use schemas::control::{
 };
 use serde_json::{Map, Value};
 
-use super::{as_of, runs};
+use super::{
+    as_of,
+    dependencies::{self, Shown},
+    runs,
+};
 use crate::{
     components,
     frame::{self, Caller, Section, Updates},
@@ -24,15 +28,23 @@ pub struct InstallPage {
     pub newest: Vec<RunSummary>,
     /// Newest versions of its app. Empty if the caller may not change the install.
     pub versions: Vec<u32>,
+    /// Parsed configuration of its version. Null if it cannot be read.
+    pub config: Value,
 }
 
 /// Install page.
 #[must_use]
 pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
-    let InstallPage { install, newest, versions } = page;
+    let InstallPage { install, newest, versions, config } = page;
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/installs" { "Installs" } }
-        (frame::title(caller, &Updates::Events, &install.name, &components::badge(&install.state)))
+        (frame::title(caller, &updates(page), &install.name, &components::badge(&install.state)))
+        @if let Some(graph) = graph(install, config) {
+            section.panel aria-label="Graph" {
+                header { h2 { "Graph" } span.muted { "Dependencies of the components of v" (install.config_version) } }
+                (graph)
+            }
+        }
         div.columns {
             div.stack {
                 section.panel aria-label="Components" {
@@ -62,6 +74,15 @@ pub fn install(caller: &Caller, page: &InstallPage) -> Markup {
         }
     };
     frame::page(caller, Section::Installs, &install.name, &content)
+}
+
+/// Events of the install announce its new runs.
+fn updates(page: &InstallPage) -> Updates {
+    let InstallPage { install, newest, .. } = page;
+    let runs = newest.iter().map(|run| format!("run/{}", run.id));
+    let runner = install.runner.iter().map(|runner| format!("runner/{runner}"));
+    let app = [format!("install/{}", install.id), format!("app/{}", install.app)];
+    Updates::Keys(app.into_iter().chain(runner).chain(runs).collect())
 }
 
 /// Install as of an earlier position: the state that its templates read then.
@@ -133,7 +154,8 @@ fn outputs<'v>(
         @if values.len() > 0 {
             details id={ "outputs-" (component) } {
                 summary { (components::count(values.len() as u64, "output")) }
-                (list(values))
+                // A link to an element in a closed fold opens the fold.
+                div id={ "values-" (component) } { (list(values)) }
             }
         }
     }
@@ -147,6 +169,31 @@ fn list<'v>(values: impl Iterator<Item = (&'v String, &'v Value)>) -> Markup {
             }
         }
     }
+}
+
+/// Components with their states. A click leads to the outputs of a component.
+fn graph(install: &Install, config: &Value) -> Option<Markup> {
+    let label = "Graph of the components; the table below has the same content";
+    dependencies::graph(label, config, install.sandbox.is_some(), |name| {
+        let mut all = install.sandbox.iter().chain(&install.components);
+        let component = all.find(|component| component.name == name);
+        let state = match component {
+            Some(component) if component.disabled => "disabled",
+            Some(component) => component.state.as_str(),
+            None => "absent",
+        };
+        let version = component.and_then(|component| component.config_version);
+        let version = version.map(|version| format!(" · v{version}")).unwrap_or_default();
+        let anchor = match component {
+            Some(component) if !component.outputs.is_empty() => "values",
+            Some(_) | None => "component",
+        };
+        Shown {
+            subtitle: format!("{}{version}", components::kind(state)),
+            tone: components::tone(state),
+            href: format!("#{anchor}-{}", components::encoded(name)),
+        }
+    })
 }
 
 fn component_table(install: &Install) -> Markup {
@@ -172,7 +219,7 @@ fn component_table(install: &Install) -> Markup {
 
 fn component_row(component: &InstallComponent) -> Markup {
     html! {
-        tr {
+        tr id={ "component-" (component.name) } {
             td.name {
                 (component.name)
                 @if let Some(run) = &component.reserved_by {
@@ -200,8 +247,15 @@ fn facts(caller: &Caller, install: &Install) -> Markup {
                     div { dt { "Created" } dd { (components::time(caller.now, install.created_at)) } }
                     div { dt { "Id" } dd { (components::id(&install.id.to_string())) } }
                 }
-                @for ignored in &install.ignored_settings {
-                    p.note.wait { span { code { (ignored.file) @if let Some(line) = ignored.line { ":" (line) } } ": " (ignored.message) } }
+                @if !install.ignored_settings.is_empty() {
+                    details id="ignored" {
+                        summary { (components::count(install.ignored_settings.len() as u64, "setting")) " of the version without effect" }
+                        div.stacked.menu {
+                            @for ignored in &install.ignored_settings {
+                                p.note.wait { span { code { (ignored.file) @if let Some(line) = ignored.line { ":" (line) } } ": " (ignored.message) } }
+                            }
+                        }
+                    }
                 }
             }
         }

@@ -40,13 +40,13 @@ pub fn installs(caller: &Caller, query: &InstallsQuery, page: &Page<Install>) ->
         format!("{path}?{}", filters.iter().map(pair).collect::<Vec<_>>().join("&"))
     };
     let content = html! {
-        (frame::title(caller, &Updates::Events, "Installs", &html! {
+        (frame::title(caller, &Updates::of_types(&["install", "run", "runner"]), "Installs", &html! {
             div.actions {
                 a href=(with_filters("/ui/installs.csv")) download="installs.csv" { "Download CSV" }
                 @if caller.may(&[]) { a href=(with_filters("/ui/bulk")) { "Change several" } }
             }
         }))
-        form.inline method="get" action="/ui/installs" role="search" {
+        form.inline method="get" action="/ui/installs" role="search" data-follow {
             label { "Name" input type="search" name="search" maxlength="64" value=[query.search.as_deref()] placeholder="Part of the name"; }
             label { "App" input type="search" name="app" value=[query.app.as_deref()] placeholder="Name or id"; }
             label { "Version" input type="text" name="version" inputmode="numeric" pattern="[0-9]*" value=[query.version]; }

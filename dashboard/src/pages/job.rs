@@ -11,10 +11,7 @@ use crate::{
 /// Job page.
 #[must_use]
 pub fn job(caller: &Caller, job: &Job, page: &LogPage) -> Markup {
-    let heading = match &job.name {
-        Some(name) => format!("{} {name}", components::kind(&job.kind)),
-        None => components::kind(&job.kind),
-    };
+    let heading = heading(job);
     let updates = updates(job, page);
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" {
@@ -43,11 +40,20 @@ pub fn job(caller: &Caller, job: &Job, page: &LogPage) -> Markup {
     frame::page(caller, Section::Runs, &heading, &content)
 }
 
+/// Kind of the job, with the component or the action that it works on.
+pub(super) fn heading(job: &Job) -> String {
+    match &job.name {
+        Some(name) => format!("{} {name}", components::kind(&job.kind)),
+        None => components::kind(&job.kind),
+    }
+}
+
 /// Updates of a page with this part of a log.
 pub(super) fn updates(job: &Job, log: &LogPage) -> Updates {
+    let keys = vec![format!("job/{}", job.id), "runner".into()];
     match (log.follows, log.attempt) {
-        (true, 1..) => Updates::Log(format!("{}.{}", job.id, log.attempt)),
-        (true, 0) => Updates::Events,
+        (true, 1..) => Updates::Log { name: format!("{}.{}", job.id, log.attempt), keys },
+        (true, 0) => Updates::Keys(keys),
         (false, _) => Updates::None,
     }
 }
@@ -99,7 +105,7 @@ fn facts(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
     }
 }
 
-fn result(attempt: &Attempt) -> Option<String> {
+pub(super) fn result(attempt: &Attempt) -> Option<String> {
     match (attempt.exit_code, attempt.signal) {
         (_, Some(signal)) => Some(format!("signal {signal}")),
         (Some(code), None) => Some(format!("exit code {code}")),

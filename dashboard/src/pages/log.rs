@@ -76,6 +76,7 @@ pub(super) fn panel(job: &Job, log: &LogPage) -> Markup {
                                 "Attempt " (attempt.attempt)
                             }
                         }
+                        a href={ "/ui/jobs/" (job.id) "/attempts" } { "Compare" span.visually-hidden { " attempts" } }
                     }
                 }
                 @if log.attempt > 0 { (tools(job, log)) }
@@ -96,7 +97,7 @@ fn url(job: &Job, attempt: u32, part: &str) -> String {
 }
 
 /// Stable address of a line.
-fn line_url(job: &Job, log: &LogPage, n: u64) -> String {
+pub(super) fn line_url(job: &Job, log: &LogPage, n: u64) -> String {
     url(job, log.attempt, &format!("&line={n}#L{n}"))
 }
 
@@ -200,9 +201,31 @@ fn lines(job: &Job, log: &LogPage) -> Markup {
 fn line(job: &Job, log: &LogPage, record: &LogRecord, styles: &mut Styles) -> Markup {
     html! {
         div class={ "record " (stream(&record.s)) } id={ "L" (record.n) } {
-            a href=(line_url(job, log, record.n)) { (record.n) }
-            span.at { (seconds(record.t)) }
-            span.text { (components::output(&record.m, styles.of(&record.s))) }
+            (cells(record, &line_url(job, log, record.n), styles))
+        }
+    }
+}
+
+fn cells(record: &LogRecord, href: &str, styles: &mut Styles) -> Markup {
+    html! {
+        a href=(href) { (record.n) }
+        span.at { (seconds(record.t)) }
+        span.text { (components::output(&record.m, styles.of(&record.s))) }
+    }
+}
+
+/// Lines without ids, because a page shows them beside others. `href` is the address of a line.
+pub(super) fn plain_lines(
+    label: &str,
+    records: &[LogRecord],
+    mut styles: Styles,
+    href: impl Fn(u64) -> String,
+) -> Markup {
+    html! {
+        div.log tabindex="0" role="region" aria-label=(label) {
+            @for record in records {
+                div class={ "record " (stream(&record.s)) } { (cells(record, &href(record.n), &mut styles)) }
+            }
         }
     }
 }

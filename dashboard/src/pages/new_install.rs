@@ -172,7 +172,7 @@ fn command_panel(caller: &Caller, enrolment: &Enrolment, heading: &str, who: &st
             header { h2 { (heading) } }
             div.body {
                 p { (who) " It reads the token from standard input, so that the shell history does not contain it." }
-                code.command { "$ " (enrolment.command) }
+                (components::command_line(&enrolment.command))
                 p { "Enrolment token, for one runner, valid until " (components::exact(enrolment.expires_at)) " (" (components::time(caller.now, enrolment.expires_at)) "):" }
                 code.command.secret { (enrolment.token) }
                 p.muted { "Copy both now. The server stores only the digest of the token, so it cannot show the token again." }

@@ -24,6 +24,8 @@ pub struct RunPage {
 
 /// States after which a run changes no more.
 const ENDED: [&str; 5] = ["succeeded", "failed", "denied", "expired", "cancelled"];
+/// States after which a step changes no more.
+const STEP_ENDED: [&str; 4] = ["succeeded", "failed", "cancelled", "skipped"];
 /// States of a run with unfinished steps, which a retry plans again.
 const RETRYABLE: [&str; 4] = ["failed", "denied", "expired", "cancelled"];
 
@@ -36,7 +38,7 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
         nav.crumbs aria-label="Breadcrumbs" {
             a href="/ui/installs" { "Installs" } span { "/" } a href={ "/ui/installs/" (run.install) } { (run.install_name) }
         }
-        (frame::title(caller, &Updates::Events, &heading, &components::badge(&run.state)))
+        (frame::title(caller, &updates(&page.run), &heading, &components::badge(&run.state)))
         (facts(caller, &page.run))
         @if let Some(preflight) = &page.run.preflight { (preflight_panel(preflight)) }
         @if page.run.dag.len() > 1 {
@@ -63,6 +65,22 @@ pub fn run(caller: &Caller, page: &RunPage) -> Markup {
     frame::page(caller, Section::Runs, &heading, &content)
 }
 
+/// Maximum number of jobs whose changes a page follows one by one.
+const FOLLOWED_JOBS: usize = 20;
+
+/// A step shows why its job waits, so a page follows the jobs that have not ended, and the runners.
+fn updates(run: &Run) -> Updates {
+    let own =
+        [format!("run/{}", run.run.id), format!("install/{}", run.run.install), "runner".into()];
+    let is_open = |step: &&Step| !STEP_ENDED.contains(&step.state.as_str());
+    let jobs = run.dag.iter().filter(is_open).filter_map(|step| step.job.as_ref());
+    let mut jobs: Vec<String> = jobs.map(|job| format!("job/{job}")).collect();
+    if jobs.len() > FOLLOWED_JOBS {
+        jobs = vec!["job".into()];
+    }
+    Updates::Keys(own.into_iter().chain(jobs).collect())
+}
+
 /// Search in the details of the plans. A decision needs all of them, so a page with a search has no form for it.
 fn search_form(page: &RunPage) -> Markup {
     let url = format!("/ui/runs/{}", page.run.run.id);
@@ -85,7 +103,7 @@ fn facts(caller: &Caller, run: &Run) -> Markup {
         section.panel aria-label="Details" {
             div.body {
                 dl.facts {
-                    div { dt { "Requested by" } dd { (summary.requested_by_name.as_deref().unwrap_or(&summary.requested_by)) } }
+                    div { dt { "Requested by" } dd { (components::actor(summary.requested_by_name.as_deref().unwrap_or(&summary.requested_by))) } }
                     div { dt { "Requested" } dd { (components::time(caller.now, summary.requested_at)) } }
                     @if let Some(at) = summary.ended_at { div { dt { "Ended" } dd { (components::time(caller.now, at)) } } }
                     @if let Some(version) = summary.config_version { div { dt { "Config version" } dd { "v" (version) } } }

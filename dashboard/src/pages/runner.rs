@@ -26,7 +26,7 @@ pub fn runner(caller: &Caller, page: &RunnerPage) -> Markup {
     };
     let content = html! {
         nav.crumbs aria-label="Breadcrumbs" { a href="/ui/runners" { "Runners" } }
-        (frame::title(caller, &Updates::Events, &heading, &components::badge(&runner.state)))
+        (frame::title(caller, &Updates::Keys(vec![format!("runner/{}", runner.id), "job".into()]), &heading, &components::badge(&runner.state)))
         div.columns {
             div.stack {
                 (facts(caller, runner))

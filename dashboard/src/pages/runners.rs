@@ -1,6 +1,9 @@
 //! List of runners.
 use maud::{Markup, html};
-use schemas::control::{Page, runners::Runner};
+use schemas::control::{
+    Page,
+    runners::{EnrolmentToken, Runner},
+};
 
 use super::runs::next_page;
 use crate::{
@@ -13,6 +16,8 @@ use crate::{
 pub struct RunnersPage {
     /// Runners in the order of their enrolment.
     pub runners: Page<Runner>,
+    /// Newest enrolment tokens. Empty if the caller may not list them.
+    pub tokens: Vec<EnrolmentToken>,
     /// Id of the enrolment token that was just revoked.
     pub revoked: Option<String>,
 }
@@ -20,9 +25,9 @@ pub struct RunnersPage {
 /// Runners page.
 #[must_use]
 pub fn runners(caller: &Caller, page: &RunnersPage) -> Markup {
-    let RunnersPage { runners: page, revoked } = page;
+    let RunnersPage { runners: page, tokens, revoked } = page;
     let content = html! {
-        (frame::title(caller, &Updates::Events, "Runners", &html! {}))
+        (frame::title(caller, &Updates::of_types(&["runner", "enrolment", "job", "install"]), "Runners", &html! {}))
         section.panel aria-label="Runners" {
             @if page.items.is_empty() {
                 (components::empty("No runner is enrolled yet. This command creates a token for the runner of an install.", &["stead", "installs", "create-enrolment-token", "INSTALL"]))
@@ -30,15 +35,15 @@ pub fn runners(caller: &Caller, page: &RunnersPage) -> Markup {
             (next_page("/ui/runners", &[], page.next.as_deref()))
         }
         @if let Some(token) = revoked { p.note.ok { "Revoked the enrolment token " code { (token) } "." } }
-        @if caller.may(&[]) { (tokens(caller)) }
+        @if caller.may(&[]) { (enrolment_tokens(caller, tokens)) }
     };
     frame::page(caller, Section::Runners, "Runners", &content)
 }
 
-/// Forms for enrolment tokens.
-fn tokens(caller: &Caller) -> Markup {
+/// Newest enrolment tokens, with the forms that create and revoke one.
+fn enrolment_tokens(caller: &Caller, tokens: &[EnrolmentToken]) -> Markup {
     html! {
-        section.panel.narrow aria-label="Enrolment tokens" {
+        section.panel aria-label="Enrolment tokens" {
             header { h2 { "Enrolment tokens" } }
             div.body {
                 p { "A build runner builds the artifacts of all apps. The page of an install creates the token for its runner." }
@@ -46,13 +51,54 @@ fn tokens(caller: &Caller) -> Markup {
                     (frame::change_fields(caller, "enrol"))
                     button type="submit" { "Create a token for a build runner" }
                 }
-                details id="revoke-token" {
-                    summary { "Revoke an enrolment token that no runner has used" }
-                    form.stacked method="post" action="/ui/runners/revoke-token" {
-                        (frame::change_fields(caller, "revoke-token"))
-                        label { "Id of the token" input type="text" name="token" required maxlength="64" placeholder="tok_…"; }
-                        label { "Reason" input type="text" name="reason" required maxlength="2000"; }
-                        div { button.danger type="submit" { "Revoke the token" } }
+            }
+            @if !tokens.is_empty() {
+                div.scroll tabindex="0" role="region" aria-label="Enrolment tokens" {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "Token" }
+                                th scope="col" { "State" }
+                                th scope="col" { "For" }
+                                th scope="col" { "Created" }
+                                th scope="col" { "Expires" }
+                                th scope="col" { "Runner" }
+                                th scope="col" { "Revoke" }
+                            }
+                        }
+                        tbody id="token-rows" data-rows="rows" { @for token in tokens { (token_row(caller, token)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn token_row(caller: &Caller, token: &EnrolmentToken) -> Markup {
+    let id = token.id.to_string();
+    html! {
+        tr id=(id) {
+            td.fit { (components::id(&id)) }
+            td.fit { (components::badge(&token.state)) }
+            td {
+                @match (&token.install, &token.install_name) {
+                    (Some(install), name) => a href={ "/ui/installs/" (install) } { (name.as_deref().unwrap_or("an install")) },
+                    (None, _) => span.muted { "builds" },
+                }
+            }
+            td.fit { (components::time(caller.now, token.created_at)) }
+            td.fit { (components::time(caller.now, token.expires_at)) }
+            td.fit { @if let Some(runner) = &token.runner { a href={ "/ui/runners/" (runner) } { (components::id(&runner.to_string())) } } }
+            td {
+                @if token.state == "unused" {
+                    details id={ "revoke-" (id) } {
+                        summary { "Revoke" span.visually-hidden { " the token " (id) } }
+                        form.stacked.menu method="post" action="/ui/runners/revoke-token" {
+                            (frame::change_fields(caller, &id))
+                            input type="hidden" name="token" value=(id);
+                            label { "Reason" input type="text" name="reason" required maxlength="2000"; }
+                            div { button.danger type="submit" { "Revoke the token" } }
+                        }
                     }
                 }
             }

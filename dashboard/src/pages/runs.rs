@@ -26,7 +26,7 @@ const STATES: [&str; 9] = [
 #[must_use]
 pub fn runs(caller: &Caller, query: &RunsQuery, page: &Page<RunSummary>) -> Markup {
     let content = html! {
-        (frame::title(caller, &Updates::Events, "Runs", &html! {}))
+        (frame::title(caller, &Updates::of_types(&["run"]), "Runs", &html! {}))
         form.inline method="get" action="/ui/runs" role="search" {
             label { "Install" input type="search" name="install" value=[query.install.as_deref()] placeholder="Name or id"; }
             label {
@@ -75,7 +75,7 @@ pub(super) fn table(caller: &Caller, id: &str, runs: &[RunSummary]) -> Markup {
                             td { a href={ "/ui/installs/" (run.install) } { (run.install_name) } }
                             td.fit { (components::badge(&run.state)) }
                             td.number { (run.steps_ended) " of " (run.steps) }
-                            td.actor { (run.requested_by_name.as_deref().unwrap_or(&run.requested_by)) }
+                            td.actor { (components::actor(run.requested_by_name.as_deref().unwrap_or(&run.requested_by))) }
                             td.fit { (components::time(caller.now, run.requested_at)) }
                         }
                     }

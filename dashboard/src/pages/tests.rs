@@ -16,6 +16,7 @@ use schemas::control::{
     jobs::{Job, LogRecord},
     runners::Runner,
     runs::{Run, RunSummary, RunsQuery, StepPlanDetails},
+    tokens::Token,
 };
 use serde_json::{Value, json};
 
@@ -110,9 +111,15 @@ fn install_of(text: &str) -> Install {
     .unwrap()
 }
 
+/// Config of two components.
+fn config_of(text: &str) -> Value {
+    json!({"layers": [["network"], [text]], "edges": [[text, "network"]]})
+}
+
 fn install_page(text: &str) -> InstallPage {
     let newest = vec![serde_json::from_value(run_summary(text)).unwrap()];
-    InstallPage { install: install_of(text), newest, versions: vec![3, 2, 1] }
+    let config = config_of(text);
+    InstallPage { install: install_of(text), newest, versions: vec![3, 2, 1], config }
 }
 
 fn job_of(text: &str) -> Job {
@@ -144,7 +151,9 @@ fn app_of(text: &str) -> App {
 
 fn app_page(text: &str) -> AppPage {
     let versions = Page { items: vec![version_of(text)], next: Some(text.into()) };
-    AppPage { app: app_of(text), versions, builds: vec![more_pages::build_of(text, text)] }
+    let builds = vec![more_pages::build_of(text, text)];
+    let followers = Some([(1, 3)].into());
+    AppPage { app: app_of(text), versions, builds, followers, config: config_of(text) }
 }
 
 fn version_of(text: &str) -> ConfigVersion {
@@ -189,6 +198,19 @@ fn log_of(text: &str) -> LogPage {
     }
 }
 
+fn token_of(text: &str) -> Token {
+    serde_json::from_value(json!({
+        "id": format!("tok_{ULID}"), "principal": format!("prn_{ULID}"), "name": text, "roles": [text],
+        "state": text, "issued_at": TIME, "created_at": TIME, "expires_at": TIME,
+    }))
+    .unwrap()
+}
+
+fn attempts_page(text: &str) -> AttemptsPage {
+    let logs = vec![log_of(text), LogPage { attempt: 2, ..LogPage::default() }];
+    AttemptsPage { job: job_of(text), logs, is_start: false }
+}
+
 /// Every page with this text in every place that a vendor, a customer or a job can fill.
 fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
     let who = caller(role, text);
@@ -198,6 +220,7 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         failed: runs_of.clone(),
         unknown: vec![job_of(text)],
         disconnected: vec![runner_of(text)],
+        expiring: vec![token_of(text)],
         compared_runners: Some(1000),
         newest: runs_of.clone(),
         days: vec![RunDay { day: who.now.date_naive(), succeeded: 3, failed: 1, other: 2 }],
@@ -240,6 +263,8 @@ fn pages_with(role: &str, text: &str) -> Vec<(&'static str, Markup)> {
         ("runner", runner(&who, &history::runner_page(text))),
         ("install as of", install_as_of(&who, &install_of(text), &earlier, Some(who.now))),
         ("job", job(&who, &job_of(text), &log_of(text))),
+        ("attempts", attempts(&who, &attempts_page(text))),
+        ("catalog", catalog(&who)),
         ("apps", apps(&who, &Page { items: vec![app_of(text)], next: some() })),
         ("app", app(&who, &app_page(text))),
         ("runners", runners(&who, &history::runners_page(text))),
@@ -402,10 +427,14 @@ fn empty_pages_name_the_next_command_for_every_role() {
             apps(&who, &Page { items: vec![], next: None }),
             runners(
                 &who,
-                &RunnersPage { runners: Page { items: vec![], next: None }, revoked: None },
+                &RunnersPage {
+                    runners: Page { items: vec![], next: None },
+                    tokens: vec![],
+                    revoked: None,
+                },
             ),
         ] {
-            assert!(html.into_string().contains("$ stead "), "{role}");
+            assert!(html.into_string().contains("</span>stead "), "{role}");
         }
     }
 }

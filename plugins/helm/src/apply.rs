@@ -22,8 +22,9 @@ use crate::{
     access::Access,
     chart, check,
     current::Details,
+    former_hooks,
     helm::{Limits, args, refs},
-    keep,
+    hooks, keep,
     plan_file::{PlanFile, ReleaseChange},
     progress,
     release::{self, Release},
@@ -62,6 +63,7 @@ pub async fn run(
         let kinds = check::release_and_kinds(cluster, &plan).await?;
         tokio::try_join!(
             check::objects(&access, &kinds, &plan, component.settings.take_ownership),
+            hooks::check(cluster, &kinds, &plan),
             check::removals(cluster, &inventory, &details, &plan)
         )?;
         Ok(kinds)
@@ -70,6 +72,7 @@ pub async fn run(
     let (kinds, ()) = tokio::try_join!(waiting.bound(checked), version)?;
     details.release = Some(plan.release.clone());
     details.revision = plan.change.as_ref().map_or(details.revision, |change| change.revision);
+    former_hooks::begin(&mut details.hooks, &plan);
     inventory.set_details(json!(details));
     let definitions = plan.definitions.iter().cloned();
     let planned = plan.objects.iter().map(|one| one.reference.clone()).chain(definitions);
@@ -107,6 +110,7 @@ impl Execution<'_> {
         let installed = self.execute(change).await?;
         let differs = differences(change, &installed);
         details.chart = change.chart.clone();
+        details.hooks = former_hooks::existing(cluster, &details.hooks).await?;
         self.inventory.set_details(json!(details));
         self.record().await?;
         if !self.plan.removals.is_empty() {
@@ -223,6 +227,8 @@ impl Execution<'_> {
             }
         }
         (details.release, details.chart) = (None, String::new());
+        // The next install replaces the objects that stay.
+        details.hooks = former_hooks::existing(cluster, &details.hooks).await?;
         self.inventory.set_details(json!(details));
         self.inventory.save(cluster).await
     }

@@ -12,19 +12,24 @@ use stead_plugin_kubernetes::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::Access, apply, build, current::Details, destroy, plan, release, settings::Component,
-    values, version,
+    access::Access, apply, build, current::Details, destroy, distinct::Checked, plan, release,
+    settings::Component, values, version,
 };
 
 const COMPONENT_TYPE: &str = "helm_chart";
 
-/// Responds to a call of the runner.
-pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
+/// Answers the calls of the runner until standard input ends.
+pub fn serve() -> std::io::Result<()> {
+    let checked = Checked::default();
+    serve::run(async |call: &Call, stop: &CancellationToken| respond(call, stop, &checked).await)
+}
+
+async fn respond(call: &Call, stop: &CancellationToken, checked: &Checked) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => {
             serve::describe((COMPONENT_TYPE, env!("CARGO_PKG_VERSION")), *protocol, protocols)
         }
-        Call::Health(context) => health(context),
+        Call::Health(context) => health(context, checked),
         Call::Preflight(context) => preflight(context).await,
         Call::Build(context) => tokio::select! {
             built = build::run(context, stop) => Ok(json!(built?)),
@@ -64,15 +69,18 @@ pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
 }
 
 /// Checks settings, values and kubeconfig without a connection.
-fn health(context: &CallContext) -> Outcome<Value> {
+fn health(context: &CallContext, checked: &Checked) -> Outcome<Value> {
     let is_build = context.inputs.as_ref().is_some_and(|inputs| inputs.get("settings").is_none());
     if is_build && context.inputs_file.is_none() {
         return Ok(json!({}));
     }
     let component: Component = Component::read(context)?;
-    component.settings.release()?;
+    let release = component.settings.release()?;
     match component.operation {
-        Operation::Apply => values::check_all(&component.settings)?,
+        Operation::Apply => {
+            values::check_all(&component.settings)?;
+            checked.add(&component.name, &release)?;
+        }
         // A destroy reads the inventory. Invalid values must not prevent it.
         Operation::Destroy => {}
     }

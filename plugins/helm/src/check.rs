@@ -39,7 +39,9 @@ pub async fn version(helm: &Helm, planned: &str) -> Outcome<()> {
 
 /// Compares the release with the plan. Returns the kinds of the objects.
 pub async fn release_and_kinds(cluster: &Cluster, plan: &PlanFile) -> Outcome<Kinds> {
-    let versions = plan.objects.iter().map(|one| one.reference.api_version.as_str());
+    let hooks = plan.hooks.iter().map(|one| &one.reference);
+    let objects = plan.objects.iter().map(|one| &one.reference).chain(hooks);
+    let versions = objects.map(|one| one.api_version.as_str());
     let removed = plan.removals.iter().map(|one| &one.reference).chain(&plan.kept);
     let (records, mut kinds, recorded) = tokio::try_join!(
         release::records(cluster, &plan.release),
@@ -115,7 +117,7 @@ pub async fn removals(
         }
         Operation::Destroy => {
             let current = destroy::current(cluster, release, details).await?;
-            destroy::removals(cluster, (inventory, &current), release).await
+            destroy::removals(cluster, (inventory, details, &current), release).await
         }
     };
     let now = match decided {

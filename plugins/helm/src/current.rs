@@ -8,6 +8,7 @@ use stead_plugin_kubernetes::{
 };
 
 use crate::{
+    former_hooks::HookEntry,
     release::{self, Record, Release, Status},
     render::Verb,
     settings::ReleaseRef,
@@ -26,6 +27,9 @@ pub struct Details {
     /// Name and version of the chart of the last complete apply.
     #[serde(default)]
     pub chart: String,
+    /// Objects of hooks that the operations created.
+    #[serde(default)]
+    pub hooks: Vec<HookEntry>,
 }
 
 impl Details {
@@ -163,7 +167,7 @@ mod tests {
         let driver = StorageDriver::Secret;
         let wanted = ReleaseRef { namespace: "shop".into(), name: "web".into(), driver };
         let release = Some(wanted.clone());
-        let details = Details { release, revision, chart: String::new() };
+        let details = Details { release, revision, ..Details::default() };
         let dropped = dropped(&records(statuses), &wanted, &details);
         let dropped = dropped.map_err(|failure| failure.message)?;
         Ok(dropped.into_iter().map(|record| record.version).collect())

@@ -8,6 +8,7 @@ use stead_plugin_kubernetes::{
     cluster::Cluster,
     content,
     decide::Removal,
+    details::LIMIT,
     failure::{Failure, Outcome, listed},
     inventory::Inventory,
     kinds::Kinds,
@@ -21,9 +22,10 @@ use crate::{
     access::Access,
     current::{Current, Details},
     decide::{self, Listed},
-    objects, owner,
+    former_hooks::{self, FormerHooks, Leftover},
+    hooks, objects, owner,
     plan_file::PlanFile,
-    release::{self, Hook},
+    release,
     settings::{Component, ReleaseRef},
     summary, version,
 };
@@ -39,19 +41,32 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     // Without an apply, the component has no release, even if one of this name exists.
     let release = details.release.clone().unwrap_or(wanted);
     let current = current(cluster, &release, &details).await?;
-    let removals = removals(cluster, (&inventory, &current), &release).await?;
+    let removals = removals(cluster, (&inventory, &details, &current), &release).await?;
+    let version = version::of(&access.helm).await?;
+    let is_server_side = version.has_server_side_apply();
     let mut changes = Changes::default();
     summary::add_removals(&mut changes, &removals);
-    let last = current.last;
-    if last.is_some() {
-        let hooks = current.release.as_ref().map(|stored| stored.hooks()).unwrap_or_default();
-        add_hooks(&mut changes, hooks, &release)?;
-        summary::add(&mut changes, Action::Delete, &release, vec![]);
+    let made = (cluster.manager.clone(), identity, version.to_string(), inventory.mark());
+    let mut plan = PlanFile::new(made, Operation::Destroy, release.clone(), current.last);
+    plan.is_server_side = is_server_side;
+    if current.last.is_some() {
+        let context = hooks::Context {
+            cluster: &access.helm_manager(is_server_side),
+            release: &release,
+            former: FormerHooks::of(&details, &current)?,
+            is_server_side,
+            objects: vec![],
+        };
+        let stored = current.release.as_ref().map(|stored| stored.hooks()).unwrap_or_default();
+        let runs = hooks::runs(cluster, (stored, stored), "delete", &release, &[]).await?;
+        for hook in context.plan(runs).await? {
+            plan.hooks.push(hook.to_plan());
+            summary::add_hook(&mut changes, hook);
+        }
+        summary::add(&mut changes, (Action::Delete, &release), vec![], vec![]);
     }
     changes.noop = changes.resources.is_empty();
-    let version = version::of(&access.helm).await?.to_string();
-    let made = (cluster.manager.clone(), identity, version, inventory.mark());
-    let mut plan = PlanFile::new(made, Operation::Destroy, release, last);
+    changes.details = changes.details.take().map(|details| details.within(LIMIT));
     plan.removals = removals;
     plan.write(plan_file)?;
     Ok(changes)
@@ -75,7 +90,7 @@ pub async fn current(
 /// Names the objects that Helm would delete although others use them.
 pub async fn removals(
     cluster: &Cluster,
-    (inventory, current): (&Inventory, &Current),
+    (inventory, details, current): (&Inventory, &Details, &Current),
     release: &ReleaseRef,
 ) -> Outcome<Vec<PlannedRemoval>> {
     let manifest = current.release.as_ref().map_or("", |stored| stored.manifest.as_str());
@@ -107,8 +122,12 @@ pub async fn removals(
         live.as_ref().and_then(|live| metadata(live, "uid")).map(str::to_owned)
     };
     let mut deleted: BTreeSet<String> = deletes.filter_map(|(_, live, _)| uid_of(live)).collect();
+    let mut leftovers = vec![];
     if current.last.is_some() {
         deleted.extend(release::uids(cluster, release).await?);
+        leftovers = former_hooks::leftovers(cluster, details, current, release).await?;
+        leftovers.retain(|one| !decided.iter().any(|(own, _, _)| own.is_same(&one.reference)));
+        deleted.extend(leftovers.iter().filter_map(|one| one.uid.clone()));
     }
     let mut removals = vec![];
     for (reference, live, removal) in decided {
@@ -127,6 +146,17 @@ pub async fn removals(
         };
         removals.push(PlannedRemoval { reference, wave: 0, uid, stays });
     }
+    for Leftover { reference, stays, .. } in leftovers {
+        let is_namespace = |one: &&PlannedRemoval| {
+            one.reference.is_namespace()
+                && Some(&one.reference.name) == reference.namespace.as_ref()
+        };
+        // The object disappears with a namespace of the release.
+        let is_in_deleted =
+            removals.iter().find(is_namespace).is_some_and(|namespace| namespace.uid.is_some());
+        let stays = stays.filter(|_| !is_in_deleted);
+        removals.push(PlannedRemoval { reference, wave: 0, uid: None, stays });
+    }
     match errors.is_empty() {
         true => Ok(removals),
         false => Err(Failure::refused(listed("cannot uninstall the release", &errors))),
@@ -135,29 +165,11 @@ pub async fn removals(
 
 /// Returns what Helm does with an object of the component.
 fn listed_as(manifest: &[Desired], object: &ObjectRef, release: &ReleaseRef) -> Listed {
-    let is_same = |one: &&Desired| {
-        let own = &one.reference;
-        let namespace = own.namespace.as_deref().unwrap_or(&release.namespace);
-        (own.group(), &own.kind, &own.name) == (object.group(), &object.kind, &object.name)
-            && object.namespace.as_deref().is_none_or(|of| of == namespace)
-    };
-    match manifest.iter().find(is_same) {
+    match manifest.iter().find(|one| objects::names(&one.reference, object, release)) {
         None => Listed::No,
         Some(one) if decide::is_kept(&one.object) => Listed::Kept,
         Some(_) => Listed::Deleted,
     }
-}
-
-fn add_hooks(changes: &mut Changes, hooks: &[Hook], release: &ReleaseRef) -> Outcome<()> {
-    for event in ["pre-delete", "post-delete"] {
-        let running = hooks.iter().filter(|hook| hook.events.iter().any(|one| one == event));
-        for hook in running {
-            for (reference, _) in objects::hook_objects(std::slice::from_ref(hook))? {
-                summary::add_hook(changes, &reference, event, hook, release);
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 //! |---|---|
 //! | `settings`, `values`, `chart` | inputs, and the static chart |
 //! | `helm`, `version`, `access` | the executable and the cluster |
-//! | `render`, `release`, `current`, `objects` | rendered and stored releases, and their objects |
-//! | `decide`, `owner`, `size` | rules |
-//! | `plan`, `destroy`, `summary`, `plan_file` | plans |
+//! | `render`, `release`, `current`, `objects`, `definitions` | rendered and stored releases, and their objects |
+//! | `decide`, `owner`, `distinct`, `size` | rules |
+//! | `hooks`, `former_hooks` | hooks, and the objects that they leave |
+//! | `plan`, `destroy`, `summary`, `details`, `plan_file` | plans |
 //! | `build`, `dependencies` | the artifact of a chart |
 //! | `apply`, `keep`, `progress`, `removal` | execution of exactly that plan |
 
@@ -21,9 +22,14 @@ mod chart;
 mod check;
 mod current;
 mod decide;
+mod definitions;
 mod dependencies;
 mod destroy;
+mod details;
+mod distinct;
+mod former_hooks;
 mod helm;
+mod hooks;
 mod keep;
 mod objects;
 mod owner;
@@ -40,5 +46,5 @@ mod values;
 mod version;
 
 fn main() -> std::io::Result<()> {
-    stead_plugin_kubernetes::serve::run(calls::respond)
+    calls::serve()
 }

@@ -80,11 +80,7 @@ pub fn resolve(
             || definitions.iter().find_map(|one| kinds::defined_by(one, &desired.reference));
         let is_namespaced = kind.as_ref().map(|kind| kind.is_namespaced).or_else(defined);
         let Some(is_namespaced) = is_namespaced else {
-            errors.push(format!(
-                "{}: the cluster does not serve the kind {} of {}; deploy its \
-                 CustomResourceDefinition first",
-                desired.place, desired.reference.kind, desired.reference.api_version
-            ));
+            errors.push(kinds::unknown(&desired));
             continue;
         };
         place(&mut desired, release, is_namespaced);
@@ -109,6 +105,22 @@ pub fn resolve(
 /// Adds what Helm adds to each object: the default namespace, and the labels and annotations of the
 /// release.
 fn place(desired: &mut Desired, release: &ReleaseRef, is_namespaced: bool) {
+    set_namespace(desired, release, is_namespaced);
+    for (part, key, value) in [
+        ("labels", MANAGED_BY, "Helm"),
+        ("annotations", RELEASE_NAME, &release.name),
+        ("annotations", RELEASE_NAMESPACE, &release.namespace),
+    ] {
+        let part = &mut desired.object["metadata"][part];
+        if !part.is_object() {
+            *part = json!({});
+        }
+        part[key] = json!(value);
+    }
+}
+
+/// Sets the namespace of an object: its own one, or that of the release.
+pub fn set_namespace(desired: &mut Desired, release: &ReleaseRef, is_namespaced: bool) {
     let namespace = desired.reference.namespace.take().filter(|_| is_namespaced);
     let namespace = namespace.or_else(|| is_namespaced.then(|| release.namespace.clone()));
     let object = &mut desired.object;
@@ -120,17 +132,14 @@ fn place(desired: &mut Desired, release: &ReleaseRef, is_namespaced: bool) {
         }
     }
     desired.reference.namespace = namespace;
-    for (part, key, value) in [
-        ("labels", MANAGED_BY, "Helm"),
-        ("annotations", RELEASE_NAME, &release.name),
-        ("annotations", RELEASE_NAMESPACE, &release.namespace),
-    ] {
-        let part = &mut object["metadata"][part];
-        if !part.is_object() {
-            *part = json!({});
-        }
-        part[key] = json!(value);
-    }
+}
+
+/// Returns whether a reference of a stored manifest, which can omit the namespace of the release,
+/// names an object.
+pub fn names(stored: &ObjectRef, object: &ObjectRef, release: &ReleaseRef) -> bool {
+    let namespace = stored.namespace.as_deref().unwrap_or(&release.namespace);
+    (stored.group(), &stored.kind, &stored.name) == (object.group(), &object.kind, &object.name)
+        && object.namespace.as_deref().is_none_or(|of| of == namespace)
 }
 
 /// Identity of a hook with its object, for comparisons.

@@ -1,10 +1,11 @@
 //! Owner of a release, and the objects that belong to it.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use kube::{api::ListParams, core::Request};
 use serde::Deserialize;
 use serde_json::Value;
 use stead_plugin_kubernetes::{
-    cluster::Cluster,
+    cluster::{Cluster, RequestError},
     failure::{Failure, Outcome},
     inventory::{self, Inventory},
     kinds::{Kind, Kinds},
@@ -18,8 +19,8 @@ use crate::{
     settings::{Component, ReleaseRef},
 };
 
-/// Maximum number of inventories that are compared.
-const LIMIT: u32 = 500;
+/// Number of inventories in one response. An inventory can have 1 MiB.
+const PAGE: u32 = 50;
 
 /// Refuses another release than that of the last apply, because the earlier release would remain
 /// without an owner.
@@ -47,15 +48,15 @@ pub async fn check_release(
     if current.last.is_none() || details.release.is_some() {
         return Ok(());
     }
-    if let Some(owner) = component_of(&access.cluster, release).await? {
-        return Err(Failure::refused(format!(
+    match (component_of(&access.cluster, release).await, component.settings.take_ownership) {
+        (Ok(Some(owner)), _) => Err(Failure::refused(format!(
             "{release} belongs to the Stead component {owner}; give one of the two another \
              chart_name or namespace"
-        )));
-    }
-    match component.settings.take_ownership {
-        true => Ok(()),
-        false => Err(Failure::refused(format!(
+        ))),
+        (Ok(None), true) => Ok(()),
+        (Err(failure), true) => Err(failure),
+        // Without the right to list the inventories, the owner is unknown.
+        (Ok(None) | Err(_), false) => Err(Failure::refused(format!(
             "{release} exists, and this component did not create it; set take_ownership = true to \
              adopt it, or choose another chart_name"
         ))),
@@ -63,25 +64,50 @@ pub async fn check_release(
 }
 
 /// Returns the component whose inventory names the release, as `install/component`.
+///
+/// # Errors
+/// The inventories cannot be listed. Then the release can belong to any component.
 async fn component_of(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Option<String>> {
     let path = Kind::secret().path(Some(inventory::NAMESPACE));
-    let list = match cluster.read(&format!("{path}?limit={LIMIT}")).await {
-        Ok(list) => list,
-        Err(error) if error.has_code(403) || error.has_code(404) => return Ok(None),
-        Err(error) => return Err(error.during("list the inventories of Stead")),
-    };
-    let secrets = list["items"].as_array().into_iter().flatten();
-    let mut owners = secrets.filter_map(|secret| {
-        let content = STANDARD.decode(secret["data"][inventory::KEY].as_str()?).ok()?;
-        let content: Value = serde_json::from_slice(&content).ok()?;
-        let details = Details::deserialize(&content["details"]).ok()?;
-        let text = |key: &str| content[key].as_str().unwrap_or_default().to_owned();
-        let is_same = details.release.is_some_and(|own| {
-            (own.namespace, own.name) == (release.namespace.clone(), release.name.clone())
-        });
-        is_same.then(|| format!("{}/{}", text("install"), text("component")))
-    });
-    Ok(owners.next())
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let list = match cluster.send(Request::new(&path).list(&parameters)).await {
+            Ok(list) => list,
+            Err(error) => return Err(cannot_list(release, error)),
+        };
+        let secrets = list["items"].as_array().into_iter().flatten();
+        let mut owners = secrets.filter_map(|secret| owner_in(secret, release));
+        if let Some(owner) = owners.next() {
+            return Ok(Some(owner));
+        }
+        match list["metadata"]["continue"].as_str().filter(|next| !next.is_empty()) {
+            Some(next) => parameters.continue_token = Some(next.to_owned()),
+            None => return Ok(None),
+        }
+    }
+}
+
+fn cannot_list(release: &ReleaseRef, error: RequestError) -> Failure {
+    let namespace = inventory::NAMESPACE;
+    match error.is_denied() {
+        true => Failure::failed(format!(
+            "cannot find out which component owns {release}: RBAC denies list on secrets in \
+             {namespace}; allow it for the kubeconfig's user"
+        )),
+        false => error.during(&format!("list the inventories in {namespace}")),
+    }
+}
+
+/// Returns the component of an inventory that names the release.
+fn owner_in(secret: &Value, release: &ReleaseRef) -> Option<String> {
+    let content = STANDARD.decode(secret["data"][inventory::KEY].as_str()?).ok()?;
+    let content: Value = serde_json::from_slice(&content).ok()?;
+    let details = Details::deserialize(&content["details"]).ok()?;
+    let text = |key: &str| content[key].as_str().unwrap_or_default().to_owned();
+    let is_same = details
+        .release
+        .is_some_and(|own| (&own.namespace, &own.name) == (&release.namespace, &release.name));
+    is_same.then(|| format!("{}/{}", text("install"), text("component")))
 }
 
 /// Returns the objects of the component: those of its inventory, and those of the stored manifests,

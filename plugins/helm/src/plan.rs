@@ -3,16 +3,18 @@
 use std::{collections::BTreeSet, path::Path};
 
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
-use schemas::plugin::{Action, Changes, ErrorCode, Operation};
+use schemas::plugin::{Action, AttributeDetails, Changes, ErrorCode, Operation};
 use serde_json::Value;
 use stead_plugin_kubernetes::{
     cluster::{CONCURRENCY, Cluster},
     decide::{Change, Decision, KNOWN_AFTER_APPLY, Removal},
+    details::LIMIT,
     evaluate::{self, Subject},
     failure::{Failure, Outcome, listed},
     fields,
     inventory::Inventory,
     kinds::{Kind, Kinds},
+    manifest::Desired,
     object::{ObjectRef, metadata},
     plan_file::PlannedRemoval,
     rejection::{OwnWebhooks, apply_failure},
@@ -23,14 +25,17 @@ use crate::{
     chart::{self, StaticChart},
     current::{Current, Details},
     decide::{self, Candidate, Pruned},
+    definitions::Definitions,
+    details::{self, ReleasedObject},
+    former_hooks::FormerHooks,
+    hooks,
     objects::{self, Resolved},
     owner,
     plan_file::{PlanFile, ReleaseChange, ReleaseObject},
-    release::Hook,
     render::{Rendered, Source, Verb},
     settings::{Component, ReleaseRef},
     size,
-    summary::{self, add_hook, release_change},
+    summary::{self, release_change},
     values,
     version::{self, Version},
 };
@@ -72,10 +77,14 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let context =
         Context { cluster: &manager, release: &release, take_ownership, webhooks: &webhooks };
     let planned = context.plan_objects(resolved, &new_namespaces).await?;
-    let definitions = definitions(cluster, &rendered.crds, &inventory).await?;
+    let definitions = Definitions::load(cluster, &rendered.crds, &inventory).await?;
     let mut changes = Changes::default();
     summary::add_objects(&mut changes, &planned);
-    definitions.new.iter().for_each(|one| summary::add(&mut changes, Action::Create, one, vec![]));
+    for Desired { reference, object, .. } in &definitions.new {
+        let created = ReleasedObject { reference, before: None, after: object, random: &[] };
+        let fields = details::of_text(&created);
+        summary::add(&mut changes, (Action::Create, reference), vec![], fields);
+    }
     let objects: Vec<ReleaseObject> = planned.into_iter().map(|one| one.object).collect();
     let (removals, kept) = removals(cluster, (&inventory, &current), &release, &objects).await?;
     summary::add_removals(&mut changes, &removals);
@@ -90,7 +99,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let is_new = verb == Verb::Install;
     if is_new_namespace {
         let namespace = format!("Namespace {}", release.namespace);
-        summary::add(&mut changes, Action::Create, &namespace, vec![]);
+        summary::add(&mut changes, (Action::Create, &namespace), vec![], vec![]);
     }
     if is_new || !changes.resources.is_empty() || !reasons.is_empty() {
         let adopts = objects.iter().any(|one| one.change == Change::Adopt);
@@ -102,9 +111,25 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
         }
         let content = StaticChart::pack(&rendered.release, &rendered.crds);
         size::check(&release, &content)?;
-        add_hooks(&mut changes, rendered.release.hooks(), verb, &release)?;
+        let context = hooks::Context {
+            cluster: &manager,
+            release: &release,
+            former: FormerHooks::of(&details, &current)?,
+            is_server_side,
+            objects: objects.iter().map(|one| &one.reference).collect(),
+        };
+        let defined = objects.iter().filter(|one| one.reference.is_crd()).map(|one| &one.object);
+        let defined = defined.chain(definitions.new.iter().map(|one| &one.object));
+        let defined: Vec<Value> = defined.cloned().collect();
+        let rendered_hooks = (rendered.release.hooks(), rendered.second.hooks());
+        let runs = hooks::runs(cluster, rendered_hooks, verb.name(), &release, &defined).await?;
+        for hook in context.plan(runs).await? {
+            plan.hooks.push(hook.to_plan());
+            summary::add_hook(&mut changes, hook);
+        }
         let action = if is_new { Action::Create } else { Action::Update };
-        summary::add(&mut changes, action, &release, reasons);
+        let fields = details::of_release(&current, &details, &chart_name);
+        summary::add(&mut changes, (action, &release), reasons, fields);
         plan.change = Some(ReleaseChange {
             verb,
             revision: current.next_revision(),
@@ -116,6 +141,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
         });
     }
     changes.noop = changes.resources.is_empty();
+    changes.details = changes.details.take().map(|details| details.within(LIMIT));
     (plan.objects, plan.removals, plan.kept) = (objects, removals, kept);
     (plan.definitions, plan.is_server_side) = (definitions.all, is_server_side);
     plan.write(plan_file)?;
@@ -181,6 +207,8 @@ struct Context<'c> {
 pub struct Planned {
     pub object: ReleaseObject,
     pub attributes: Vec<String>,
+    /// Differing fields with their values.
+    pub fields: Vec<AttributeDetails>,
 }
 
 impl Context<'_> {
@@ -221,9 +249,13 @@ impl Context<'_> {
         let is_in_new = namespace.is_some_and(|namespace| new_namespaces.contains(namespace));
         let Some(kind) = kind.filter(|_| !is_in_new) else {
             let change = Change::Create;
+            let (reference, after, random) = (&reference, &object, &random);
+            let fields =
+                details::of_text(&ReleasedObject { reference, before: None, after, random });
+            let (reference, random) = (reference.clone(), random.clone());
             let object =
                 ReleaseObject { reference, change, object, expected: None, chosen: vec![], random };
-            return Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()] });
+            return Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()], fields });
         };
         let rules = Rules {
             release: self.release,
@@ -239,10 +271,21 @@ impl Context<'_> {
             }
             (Some(_), _) | (None, None) => vec![],
         };
-        let expected = evaluated.after.as_ref().map(fields::normalize);
+        let (before, after) = (evaluated.live.as_ref(), evaluated.after.as_ref());
+        let shown = ReleasedObject {
+            reference: &reference,
+            before,
+            after: after.unwrap_or(&object),
+            random: &random,
+        };
+        let fields = match after {
+            Some(_) => details::of_result(&shown, &chosen),
+            None => details::of_text(&shown),
+        };
+        let expected = after.map(fields::normalize);
         let (change, attributes) = (evaluated.decision.change, evaluated.decision.attributes);
         let object = ReleaseObject { reference, change, object, expected, chosen, random };
-        Ok(Planned { object, attributes })
+        Ok(Planned { object, attributes, fields })
     }
 }
 
@@ -286,40 +329,6 @@ pub async fn evaluate_object(
     Ok(Evaluated { decision, live, after: dry_run.after() })
 }
 
-/// Definitions of `crds/`.
-struct Definitions {
-    all: Vec<ObjectRef>,
-    /// Definitions that the cluster does not have.
-    new: Vec<ObjectRef>,
-}
-
-async fn definitions(
-    cluster: &Cluster,
-    crds: &[String],
-    inventory: &Inventory,
-) -> Outcome<Definitions> {
-    let text: String = crds.iter().map(|crd| format!("---\n{crd}\n")).collect();
-    let mut found = Definitions { all: vec![], new: vec![] };
-    let desired = objects::parse(&text)?;
-    let versions = desired.iter().map(|one| one.reference.api_version.as_str());
-    let kinds = Kinds::load(cluster, versions).await?;
-    for one in desired {
-        let live = match kinds.get(&one.reference) {
-            Some(kind) => cluster.live(kind, &one.reference).await?,
-            None => None,
-        };
-        match live {
-            None => found.new.push(one.reference.clone()),
-            // Helm neither updates nor deletes it. Only a definition of this component is named at
-            // its teardown.
-            Some(_) if inventory.entry(&one.reference).is_none() => continue,
-            Some(_) => {}
-        }
-        found.all.push(one.reference);
-    }
-    Ok(found)
-}
-
 /// Decides about the objects that the new release does not have. Returns with the removals the objects
 /// that the apply must mark as kept.
 pub async fn removals(
@@ -359,25 +368,4 @@ pub async fn removals(
         true => Ok((removals, kept)),
         false => Err(Failure::refused(listed("cannot upgrade the release", &errors))),
     }
-}
-
-/// Lists the hooks that the operation runs, in their order.
-fn add_hooks(
-    changes: &mut Changes,
-    hooks: &[Hook],
-    verb: Verb,
-    release: &ReleaseRef,
-) -> Outcome<()> {
-    let events = [format!("pre-{}", verb.name()), format!("post-{}", verb.name())];
-    for event in &events {
-        let mut running: Vec<&Hook> =
-            hooks.iter().filter(|hook| hook.events.contains(event)).collect();
-        running.sort_by_key(|hook| hook.weight);
-        for hook in running {
-            for (reference, _) in objects::hook_objects(std::slice::from_ref(hook))? {
-                add_hook(changes, &reference, event, hook, release);
-            }
-        }
-    }
-    Ok(())
 }

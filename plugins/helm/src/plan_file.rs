@@ -13,10 +13,12 @@ use stead_plugin_kubernetes::{
     plan_file::{self, PlannedRemoval},
 };
 
-use crate::{chart::StaticChart, release::Record, render::Verb, settings::ReleaseRef};
+use crate::{
+    chart::StaticChart, hooks::PlannedHook, release::Record, render::Verb, settings::ReleaseRef,
+};
 
 /// Version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlanFile {
@@ -45,6 +47,8 @@ pub struct PlanFile {
     pub kept: Vec<ObjectRef>,
     /// Objects of `crds/`, which Helm never deletes.
     pub definitions: Vec<ObjectRef>,
+    /// Hooks that the operation runs.
+    pub hooks: Vec<PlannedHook>,
 }
 
 /// Desired object of a release with its planned change.
@@ -104,6 +108,7 @@ impl PlanFile {
             removals: vec![],
             kept: vec![],
             definitions: vec![],
+            hooks: vec![],
         }
     }
 

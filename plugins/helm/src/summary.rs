@@ -1,30 +1,30 @@
-//! Summary of a plan for its approver: names of objects and fields, no values.
+//! Summary of a plan for its approver: names of objects and fields. Only the details have values.
 
 use std::fmt::Display;
 
-use schemas::plugin::{Action, Changes, ResourceChange};
+use schemas::plugin::{Action, AttributeDetails, Changes, ResourceChange, ResourceDetails};
 use stead_plugin_kubernetes::{
-    decide::Change, failure::Outcome, object::ObjectRef, plan_file::PlannedRemoval, report,
+    decide::Change, failure::Outcome, plan_file::PlannedRemoval, report,
 };
 
 use crate::{
     current::{Current, Details},
+    hooks::{self, Effect},
     objects,
     plan::Planned,
-    release::{Hook, Release},
+    release::Release,
     render::Rendered,
-    settings::ReleaseRef,
 };
 
 /// Maximum number of attributes of one object in a summary.
 const MAX_ATTRIBUTES: usize = 50;
 
-/// Adds a change of one object.
+/// Adds a change of one object. `fields` become its details.
 pub fn add(
     changes: &mut Changes,
-    action: Action,
-    address: &impl Display,
+    (action, address): (Action, &impl Display),
     mut attributes: Vec<String>,
+    fields: Vec<AttributeDetails>,
 ) {
     match action {
         Action::Create => changes.add += 1,
@@ -41,12 +41,19 @@ pub fn add(
         attributes.truncate(MAX_ATTRIBUTES);
         attributes.push(format!("and {more} more"));
     }
-    changes.resources.push(ResourceChange { address: address.to_string(), action, attributes });
+    let address = address.to_string();
+    changes.details.get_or_insert_default().resources.push(ResourceDetails {
+        address: address.clone(),
+        action,
+        attributes: fields,
+        omitted: 0,
+    });
+    changes.resources.push(ResourceChange { address, action, attributes });
 }
 
 /// Adds the objects that change. The log names fields that change at every render.
 pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
-    for Planned { object, attributes } in planned {
+    for Planned { object, attributes, fields } in planned {
         let reference = &object.reference;
         let action = match object.change {
             Change::None => {
@@ -61,7 +68,7 @@ pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
             Change::Adopt => Action::Adopt,
             Change::Replace => Action::Replace,
         };
-        add(changes, action, reference, attributes.clone());
+        add(changes, (action, reference), attributes.clone(), fields.clone());
     }
 }
 
@@ -69,36 +76,29 @@ pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
 pub fn add_removals(changes: &mut Changes, removals: &[PlannedRemoval]) {
     for PlannedRemoval { reference, uid, stays, .. } in removals {
         if uid.is_some() {
-            add(changes, Action::Delete, reference, vec![]);
+            add(changes, (Action::Delete, reference), vec![], vec![]);
         }
         if let Some(reason) = stays {
             report::log(format!("{reference} stays in the cluster: {reason}"));
-            add(changes, Action::Forget, reference, vec![format!("stays: {reason}")]);
+            add(changes, (Action::Forget, reference), vec![format!("stays: {reason}")], vec![]);
         }
     }
 }
 
 /// Adds a hook that the operation runs.
-pub fn add_hook(
-    changes: &mut Changes,
-    reference: &ObjectRef,
-    event: &str,
-    hook: &Hook,
-    release: &ReleaseRef,
-) {
-    let mut reference = reference.clone();
-    reference.namespace.get_or_insert_with(|| release.namespace.clone());
-    let policies = hook.delete_policies.as_deref().unwrap_or_default();
-    let policies = match policies.is_empty() {
-        true => "before-hook-creation".to_owned(),
-        false => policies.join(", "),
-    };
+pub fn add_hook(changes: &mut Changes, planned: hooks::Planned) {
+    let hooks::Planned { run, effect, fields, .. } = planned;
     let attributes = vec![
-        format!("hook: {event}"),
-        format!("weight: {}", hook.weight),
-        format!("deleted: {policies}"),
+        format!("hook: {}", run.event),
+        format!("weight: {}", run.weight),
+        format!("deleted: {}", run.policies.join(", ")),
     ];
-    add(changes, Action::Create, &reference, attributes);
+    let action = match effect {
+        Effect::Create => Action::Create,
+        Effect::Replace => Action::Replace,
+        Effect::Update => Action::Update,
+    };
+    add(changes, (action, &run.reference), attributes, fields);
 }
 
 /// Returns the reason why the release itself changes.

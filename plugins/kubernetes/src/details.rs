@@ -9,6 +9,8 @@ use crate::{
     object::ObjectRef,
 };
 
+/// Largest details of a plan in bytes. A result has at most 7 MiB, and the runner shows less.
+pub const LIMIT: usize = 4 << 20;
 /// Annotation with a copy of the whole object, which can contain the data of a Secret.
 const LAST_APPLIED: &str = "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]";
 /// Fields of a Secret that contain none of its data.

@@ -147,6 +147,13 @@ pub fn item_name(keys: &Value) -> String {
     format!("[{}]", keys.collect::<Vec<_>>().join(","))
 }
 
+/// Returns whether the part of a path between its brackets, such as `name=web`, names an item.
+pub fn is_item(item: &Value, part: &str) -> bool {
+    let Some((key, _)) = part.split_once('=') else { return false };
+    let value = item.get(key).cloned().unwrap_or_default();
+    item_name(&Value::Object(Map::from_iter([(key.to_owned(), value)]))) == format!("[{part}]")
+}
+
 /// Returns the value at a path such as `status.loadBalancer.ingress[0].hostname`. A name in
 /// brackets can contain dots: `data[tls.crt]`.
 pub fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {

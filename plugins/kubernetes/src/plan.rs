@@ -31,9 +31,6 @@ use crate::{
 /// Attribute of an unchanged object that was not ready after an earlier apply.
 const NOT_READY: &str = "not ready after the last apply";
 
-/// Largest details in bytes. A result has at most 7 MiB, and the runner shows less.
-const DETAILS_BYTES: usize = 4 << 20;
-
 /// Creates a plan and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let cluster = Cluster::connect(component).await?;
@@ -61,7 +58,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     evaluated.retain(|one| one.uid().is_none_or(|uid| !live.contains(uid)));
     let removals = plan_removals(evaluated, &mut changes);
     changes.noop = changes.resources.is_empty();
-    changes.details = changes.details.take().map(|details| details.within(DETAILS_BYTES));
+    changes.details = changes.details.take().map(|details| details.within(details::LIMIT));
     let mark = inventory.mark();
     PlanFile::new(&cluster.manager, identity, mark, objects, removals).write(plan_file)?;
     Ok(changes)

@@ -10,7 +10,7 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
-    table::{get, select},
+    table::{Where, get, select},
 };
 
 #[derive(Debug)]
@@ -102,4 +102,16 @@ pub async fn of_install(
 ) -> Result<Vec<Row>, sqlx::Error> {
     let binds = vec![Cell::text(install)];
     select::<Enrolments>(executor, "where install = $1 order by key", binds).await
+}
+
+/// Returns the enrolment tokens before `before`, newest first.
+///
+/// # Errors
+/// If a database operation fails.
+pub async fn page(
+    executor: impl PgExecutor<'_>,
+    before: Option<TokenId>,
+    limit: u32,
+) -> Result<Vec<Row>, sqlx::Error> {
+    Where::default().and("key < ?", before).first::<Enrolments>(executor, "key desc", limit).await
 }

@@ -106,13 +106,14 @@ pub async fn push(
     let bytes = bytes.context(|| "cannot serialize the image manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
-    let response = send_until_answered(&format!("PUT {path}"), registry.idle_timeout, || {
-        let put = request(registry, Method::PUT, &path);
-        let media_type = MediaType::ImageManifest.as_ref();
-        Ok(put.header(header::CONTENT_TYPE, media_type).body(bytes.clone()))
-    })
-    .await?;
-    require_success(&format!("PUT {path}"), &response)?;
+    let response =
+        send_until_answered(registry, &format!("PUT {path}"), registry.idle_timeout, || {
+            let put = request(registry, Method::PUT, &path);
+            let media_type = MediaType::ImageManifest.as_ref();
+            Ok(put.header(header::CONTENT_TYPE, media_type).body(bytes.clone()))
+        })
+        .await?;
+    require_success(&format!("PUT {path}"), response).await?;
     let size = bytes.len() as u64 + manifest.blobs().map(|blob| blob.size).sum::<u64>();
     Ok((digest, size))
 }
@@ -127,27 +128,29 @@ async fn push_blob(
     let path = format!("{repository}/blobs/{digest}");
     let what = format!("HEAD {path}");
     let time_limit = registry.idle_timeout;
-    let existing =
-        send_until_answered(&what, time_limit, || Ok(request(registry, Method::HEAD, &path)))
-            .await?;
+    let existing = send_until_answered(registry, &what, time_limit, || {
+        Ok(request(registry, Method::HEAD, &path))
+    })
+    .await?;
     if existing.status().is_success() {
         return Ok(());
     }
     let start = format!("{repository}/blobs/uploads/");
-    let started = send_until_answered(&format!("POST {start}"), time_limit, || {
+    let started = send_until_answered(registry, &format!("POST {start}"), time_limit, || {
         Ok(request(registry, Method::POST, &start).header(header::CONTENT_LENGTH, 0))
     })
     .await?;
-    require_success(&format!("POST {start}"), &started)?;
+    let started = require_success(&format!("POST {start}"), started).await?;
     let upload = upload_url(registry, &started, digest).ok_or_else(|| ArtifactError::Registry {
         request: format!(
             "POST {start} (the response has no Location header with the registry's own origin)"
         ),
         status: started.status().as_u16(),
+        detail: String::new(),
     })?;
     let what = format!("PUT {path}");
     let time_limit = time_limit + Duration::from_secs(blob.size / SLOWEST);
-    let response = send_until_answered(&what, time_limit, || {
+    let response = send_until_answered(registry, &what, time_limit, || {
         let file = layout.verified(digest)?;
         let length = file.metadata().map(|meta| meta.len());
         let length = length.context(|| format!("cannot read the blob {digest}"))?;
@@ -161,7 +164,7 @@ async fn push_blob(
             .body(body))
     })
     .await?;
-    require_success(&what, &response)
+    require_success(&what, response).await.map(drop)
 }
 
 /// Returns the upload URL from the `Location` header. Returns `None` if the header is absent,
@@ -186,11 +189,11 @@ async fn fetch(
     let mut wrong = 0;
     loop {
         let get = || Ok(request(registry, Method::GET, path));
-        let mut response = send_until_answered(&what, registry.idle_timeout, get).await?;
+        let response = send_until_answered(registry, &what, registry.idle_timeout, get).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Err(ArtifactError::Missing { digest: digest.clone() });
         }
-        require_success(&what, &response)?;
+        let mut response = require_success(&what, response).await?;
         match receive(&mut response, registry.idle_timeout, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
             // The connection broke or was idle: repeat the request after a pause.
@@ -242,21 +245,36 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
 }
 
 /// Sends a request until a response is not transient. Repeats the request after a timeout and after
-/// a lost connection.
+/// a lost connection, and reports each cause once.
 async fn send_until_answered(
+    registry: &Registry,
     what: &str,
     time_limit: Duration,
     build: impl Fn() -> Result<RequestBuilder, ArtifactError>,
 ) -> Result<Response, ArtifactError> {
     let mut wait = BACKOFF;
+    let mut observed = String::new();
     loop {
-        match timeout(time_limit, build()?.send()).await {
+        let cause = match timeout(time_limit, build()?.send()).await {
             Ok(Ok(response)) if !is_transient(&response) => return Ok(response),
             Ok(Err(source)) if source.is_builder() => {
                 return Err(ArtifactError::Unreachable { request: what.into(), source });
             }
-            Ok(Ok(_) | Err(_)) | Err(_) => pause(&mut wait).await,
+            Ok(Ok(response)) => {
+                let status = response.status().as_u16();
+                let detail = problem_text(response).await;
+                let request = what.to_owned();
+                ArtifactError::Registry { request, status, detail }.to_string()
+            }
+            Ok(Err(_)) | Err(_) => format!("cannot complete {what}: the server does not respond"),
+        };
+        if let Some(observer) = &registry.observer
+            && observed != cause
+        {
+            observer(&cause);
+            observed = cause;
         }
+        pause(&mut wait).await;
     }
 }
 
@@ -276,10 +294,17 @@ async fn pause(wait: &mut Duration) {
     *wait = (*wait * 2).min(BACKOFF_CAP);
 }
 
-fn require_success(request: &str, response: &Response) -> Result<(), ArtifactError> {
+async fn require_success(request: &str, response: Response) -> Result<Response, ArtifactError> {
     let status = response.status();
     if status.is_success() {
-        return Ok(());
+        return Ok(response);
     }
-    Err(ArtifactError::Registry { request: request.into(), status: status.as_u16() })
+    let detail = problem_text(response).await;
+    Err(ArtifactError::Registry { request: request.into(), status: status.as_u16(), detail })
+}
+
+/// Returns the error message of the server with a separator, or nothing.
+async fn problem_text(mut response: Response) -> String {
+    let text = oci_registry::problem_text(&mut response).await;
+    text.map(|text| format!(": {text}")).unwrap_or_default()
 }

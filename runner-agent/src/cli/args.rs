@@ -139,7 +139,8 @@ pub(crate) struct Run {
     pub(crate) registry_mirror: Vec<(String, Mirror)>,
     /// Registry that the clusters of this install pull images from: oci://HOST/PREFIX, `sandbox`
     /// (the registry that the sandbox returns, if there is one), or `none` (images stay on this
-    /// host). The runner records it [default: the recorded one, else `sandbox`]
+    /// host). With `--mode build`: the registry of the vendor, to which builds push if the server
+    /// names the same one. The runner records it [default: the recorded one, else `sandbox`]
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
     /// Recovery recipient: public key of an age identity, age1…, whose private key you keep offline; may be

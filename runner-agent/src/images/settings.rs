@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io};
 
 use domain::image::{DOCKER_HUB, is_host, is_repository};
+use oci_registry::{Endpoint, Location, RegistryError};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,6 @@ use crate::data::{self, Data};
 
 /// File with the recorded registry, in the data directory.
 const FILE: &str = "registry.json";
-/// Longest prefix of a registry, in bytes. Leaves space for the name of a component.
-const MAX_PREFIX: usize = 120;
 
 /// Options about registries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,14 +32,8 @@ pub struct Mirror {
     pub prefix: String,
 }
 
-/// Registry of an install, with the prefix of its repositories.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstallRegistry {
-    pub host: String,
-    pub prefix: String,
-}
-
-/// Registry that the customer chose for the images of the install.
+/// Registry that the owner of the runner chose: for the images of an install, or for the artifacts of
+/// builds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RegistryChoice {
@@ -49,7 +42,24 @@ pub enum RegistryChoice {
     Sandbox,
     /// No registry: images stay on the runner's host.
     None,
-    Registry(InstallRegistry),
+    Registry(Location),
+}
+
+impl ImageSettings {
+    /// Returns the registry of a host, or its mirror, and the name of the repository there.
+    pub(crate) fn upstream(
+        &self,
+        host: &str,
+        name: &str,
+    ) -> Result<(Endpoint, String), RegistryError> {
+        match self.mirrors.get(host) {
+            Some(mirror) => {
+                let authority = mirror.origin.split_once("://").map_or("", |(_, rest)| rest);
+                Ok((Endpoint::new(authority, &mirror.origin)?, mirror.name(name)))
+            }
+            None => Ok((Endpoint::of_host(host)?, name.to_owned())),
+        }
+    }
 }
 
 impl RegistryChoice {
@@ -57,7 +67,7 @@ impl RegistryChoice {
         match text {
             "none" => Ok(RegistryChoice::None),
             "sandbox" => Ok(RegistryChoice::Sandbox),
-            text => parse_registry(text).map(RegistryChoice::Registry),
+            text => text.parse().map(RegistryChoice::Registry),
         }
     }
 }
@@ -101,22 +111,6 @@ pub(crate) fn parse_mirror(text: &str) -> Result<(String, Mirror), String> {
     Ok((host.to_owned(), Mirror { origin, prefix }))
 }
 
-/// Parses `oci://HOST[:PORT]/PREFIX`.
-pub(crate) fn parse_registry(text: &str) -> Result<InstallRegistry, String> {
-    let rest = text.strip_prefix("oci://").ok_or("write oci://HOST[:PORT]/PREFIX")?;
-    let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    let prefix = prefix.trim_end_matches('/');
-    if !is_host(host) {
-        return Err(format!("{host:?} is not the host of a registry"));
-    }
-    if prefix.len() > MAX_PREFIX || (!prefix.is_empty() && !is_repository(prefix)) {
-        return Err(format!(
-            "{prefix:?} is not a prefix of repositories: use up to {MAX_PREFIX} lower-case letters, digits, `/`, `-`, `_` and `.`"
-        ));
-    }
-    Ok(InstallRegistry { host: host.to_owned(), prefix: prefix.to_owned() })
-}
-
 impl Mirror {
     /// Returns the name of a repository in the mirror.
     pub(crate) fn name(&self, repository: &str) -> String {
@@ -124,25 +118,6 @@ impl Mirror {
             "" => repository.to_owned(),
             prefix => format!("{prefix}/{repository}"),
         }
-    }
-}
-
-impl InstallRegistry {
-    /// Returns the repository of a component, without the host.
-    ///
-    /// # Errors
-    /// The name of the component cannot be part of a repository.
-    pub(crate) fn name(&self, component: &str) -> Result<String, String> {
-        let component = component.to_lowercase();
-        if !is_repository(&component) {
-            return Err(format!(
-                "{component:?} cannot be the name of a repository; rename the component: letters and digits, separated by `-`, `_` or `.`"
-            ));
-        }
-        Ok(match self.prefix.as_str() {
-            "" => component,
-            prefix => format!("{prefix}/{component}"),
-        })
     }
 }
 
@@ -184,17 +159,5 @@ mod tests {
         assert_eq!(recorded(None), registry);
         assert_eq!(recorded(Some("none")), RegistryChoice::None);
         assert_eq!(recorded(Some("sandbox")), RegistryChoice::Sandbox);
-    }
-
-    #[test]
-    fn the_registry_of_an_install_has_a_repository_for_each_component() {
-        let registry = parse_registry("oci://127.0.0.1:5000/acme/shop").unwrap();
-        assert_eq!(registry.host, "127.0.0.1:5000");
-        assert_eq!(registry.name("img_Web").unwrap(), "acme/shop/img_web");
-        assert_eq!(parse_registry("oci://host.example").unwrap().name("web").unwrap(), "web");
-        assert!(registry.name("-web").is_err());
-        for invalid in ["host/x", "https://host/x", "oci://", "oci://a b/x", "oci://host/A"] {
-            assert!(parse_registry(invalid).is_err(), "{invalid}");
-        }
     }
 }

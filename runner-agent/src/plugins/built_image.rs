@@ -1,22 +1,26 @@
 //! Artifact in the format of its own type: an OCI image whose contents a plugin wrote to files.
 
-use std::io::Read;
+use std::io::{BufReader, Read};
 
-use domain::digest::Digest;
+use domain::{digest::Digest, image::is_tag};
 use oci_layout::{
     ArtifactManifest, Blob, Layout,
     image::{ImageManifestBuilder, MediaType, SCHEMA_VERSION},
 };
 use schemas::plugin::{BuiltBlob, BuiltImage};
+use serde_json::Value;
 
 use super::{
     contract::{PluginError, Sink},
     external::value_file,
     plugin::{Halt, Work},
-    source::{layout_error, or_cancelled},
+    source::layout_error,
+    transfer,
 };
-use crate::artifacts::{is_archive, push as push_to};
+use crate::artifacts::is_archive;
 
+/// Media type of the config of a Helm chart.
+const CHART_CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// Largest config in bytes.
 const CONFIG_LIMIT: u64 = 1 << 20;
 /// Largest layer in bytes.
@@ -44,7 +48,19 @@ pub(crate) async fn push(
     let config = store(work, &layout, &image.config, CONFIG_LIMIT)?;
     let layer = store(work, &layout, layer, LAYER_LIMIT)?;
     let manifest = manifest(&config, &layer).map_err(failed)?;
-    or_cancelled(work, push_to(&work.job.registry, &layout, repository, &manifest)).await
+    let tag = chart_tag(&layout, &config);
+    transfer::push(work, &layout, repository, (&manifest, tag), sink).await
+}
+
+/// Returns the tag by which Helm finds a chart in a registry: its version. `None` for other types.
+fn chart_tag(layout: &Layout, config: &Blob) -> Option<String> {
+    if config.media_type.to_string() != CHART_CONFIG {
+        return None;
+    }
+    let file = BufReader::new(layout.verified(&config.digest).ok()?);
+    let chart: Value = serde_json::from_reader(file).ok()?;
+    let tag = chart["version"].as_str()?.replace('+', "_");
+    is_tag(&tag).then_some(tag)
 }
 
 fn failed(why: String) -> PluginError {

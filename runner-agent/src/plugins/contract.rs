@@ -150,6 +150,8 @@ pub struct Registry {
     pub http: reqwest::Client,
     /// Time without data after which a request is retried.
     pub idle_timeout: Duration,
+    /// Receives why a request is retried.
+    pub observer: Option<oci_registry::Observer>,
 }
 
 impl Registry {

@@ -19,6 +19,7 @@ use super::{
     preflight,
     source::{self, SourceBuild},
     terraform::Terraform,
+    transfer::BuildRegistry,
 };
 use crate::state::{ApplyEnd, StateMark, StateRefusal};
 
@@ -109,6 +110,8 @@ async fn build<P: Plugin>(
     work: &mut Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
+    // A build that may not push is refused before it starts.
+    BuildRegistry::of(work)?;
     let repository = source::fetch(work, sink).await?;
     sink.phase("build");
     plugin.build(work, sink).await?;

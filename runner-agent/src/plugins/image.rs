@@ -1,7 +1,7 @@
 //! Component type `container_image`: copies an image by digest.
 //!
 //! ```text
-//! build  upstream ──▶ server's registry           resolves the tag, once
+//! build  upstream ──▶ server's or vendor's registry   resolves the tag, once
 //! plan   digest of the artifact ⇄ digest in the registry of the install
 //! sync   server's registry ──▶ registry of the install, or the layout of the runner
 //! ```
@@ -10,41 +10,36 @@
 
 mod destination;
 
-use std::{collections::BTreeMap, fs, future::Future, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, io, sync::Arc};
 
 use domain::{
     artifact::Upstream,
     digest::Digest,
     image::{COMPONENT_TYPES, ImageReference, ImageSource, Platform},
 };
+use oci_registry::{Endpoint, RegistryError, Source, Target, Tree, fetch, resolve};
 use schemas::{
     manifest::ArtifactRef,
     runner::{Artifact, JobKind},
 };
 use serde::{Deserialize, Serialize};
-use tokio::time::MissedTickBehavior;
+use serde_json::json;
 
-pub(super) use self::destination::Destination;
+pub(super) use self::destination::{Destination, SANDBOX};
 use super::{
-    cluster::registry_login::CloudRegistry,
     contract::{PluginError, Sink, Stream},
+    details,
     dispatch::report,
     plans,
     plugin::{
-        Action, Changes, Description, Halt, IoContext, Operation, Outputs, Planned, ResourceChange,
-        Work,
+        Action, AttributeDetails, Changes, Description, DetailValue, Halt, IoContext, Operation,
+        Outputs, PlanDetails, Planned, ResourceChange, ResourceDetails, Work,
     },
-    source::layout_error,
+    transfer::{BuildRegistry, logged_in, or_cancelled, registry_error, server, transfer},
     work::write_private,
 };
-use crate::{
-    host,
-    images::{Endpoint, Progress, RegistryError, Source, Target, Tree, copy, fetch, resolve},
-    state::StateMark,
-};
+use crate::{host, state::StateMark};
 
-/// Interval of the lines about the progress of a copy.
-const PROGRESS: Duration = Duration::from_secs(5);
 /// Disk space that a copy to the runner's host leaves free, for states and logs.
 const RESERVE_BYTES: u64 = 512 << 20;
 /// Name and version of the tool in plans.
@@ -87,26 +82,21 @@ async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         platforms.collect::<Result<_, _>>().map_err(|error| refused(error.to_string()))?;
     sink.phase("resolve");
     let settings = &work.job.images;
-    let endpoint = Endpoint::of_upstream(settings, reference.host(), reference.name());
-    let (endpoint, name) = endpoint.map_err(registry_error)?;
+    let registry = BuildRegistry::of(work)?;
+    let upstream = settings.upstream(reference.host(), reference.name());
+    let (endpoint, name) = upstream.map_err(registry_error)?;
     let endpoint = logged_in(endpoint, work, sink).await?;
     if settings.mirrors.contains_key(reference.host()) {
         let line =
             format!("reading images of {} from the mirror {}", reference.host(), endpoint.host());
         sink.line(Stream::Runner, line.as_bytes());
     }
-    let (upstream, tree) =
-        or_cancelled(work, resolve(&endpoint, &name, &reference, &platforms)).await?;
+    let (upstream, tree) = resolved(work, &endpoint, &name, (&reference, &platforms)).await?;
     let line =
         format!("{reference} is {upstream}; for {}: {}", image.platforms.join(", "), tree.digest);
     sink.line(Stream::Runner, line.as_bytes());
-    let target = Target::Registry {
-        endpoint: server(work)?,
-        name: repository.to_owned(),
-        tag: None,
-        known: Arc::default(),
-    };
-    let source = Source { endpoint: Arc::new(endpoint), name };
+    let target = registry.target(work, repository, &tree.digest, sink).await?;
+    let source = Source::Registry { endpoint: Arc::new(endpoint), name };
     transfer(work, &source, &target, &tree, sink).await?;
     let artifact = Artifact {
         repository: repository.to_owned(),
@@ -122,9 +112,31 @@ async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     Ok(())
 }
 
+/// Resolves a reference. An error names the option for a mirror.
+async fn resolved(
+    work: &Work<'_>,
+    endpoint: &Endpoint,
+    name: &str,
+    (reference, platforms): (&ImageReference, &[Platform]),
+) -> Result<(Digest, Tree), Halt> {
+    let doing = async { Ok(resolve(endpoint, name, reference, platforms).await) };
+    match or_cancelled(work, doing).await? {
+        Err(
+            error @ (RegistryError::Unreachable { .. }
+            | RegistryError::WrongDigest { .. }
+            | RegistryError::Status { status: 429, .. }),
+        ) => {
+            let host = reference.host();
+            let hint = format!("{error}, or name a mirror: --registry-mirror {host}=URL");
+            Err(PluginError::ArtifactUnavailable(hint).into())
+        }
+        resolved => resolved.map_err(registry_error),
+    }
+}
+
 async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let destination = Destination::of(work).await?;
-    let (plan, changes) = match work.operation {
+    let (plan, mut changes) = match work.operation {
         Operation::Apply => {
             let image = artifact(work)?;
             sink.phase("plan");
@@ -152,8 +164,9 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     write_private(&file, &bytes.doing(|| "cannot write the plan".into())?)?;
     let noop = changes.noop;
     let (extra_files, tool, tool_digest) = (BTreeMap::new(), TOOL.into(), None);
+    let details = changes.details.take().and_then(|details| details::prepare(details, sink));
     let planned = Planned { file, extra_files, tool, tool_digest, changes };
-    let record = plans::store(work, planned, None, StateMark::default())?;
+    let record = plans::store(work, planned, details, StateMark::default())?;
     let line = match noop {
         true => format!("no changes: plan {}", record.digest),
         false => {
@@ -205,8 +218,9 @@ async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     }
     sink.phase("sync");
     explain(work, &destination, sink);
-    let source = Source { endpoint: server(work)?, name: artifact.repository.clone() };
-    let tree = or_cancelled(work, fetch(&source.endpoint, &source.name, image)).await?;
+    let (endpoint, name) = (server(work)?, artifact.repository.clone());
+    let tree = or_cancelled(work, fetch(&endpoint, &name, image)).await?;
+    let source = Source::Registry { endpoint, name };
     let known = Arc::new(destination::known_blobs(work, &destination));
     let target = destination.target(work, known, sink).await?;
     if let Target::Layout { layout, .. } = &target {
@@ -236,38 +250,6 @@ fn require_space(size: u64, free: u64) -> Result<(), PluginError> {
     )))
 }
 
-/// Copies a tree, and logs its progress.
-async fn transfer(
-    work: &Work<'_>,
-    source: &Source,
-    target: &Target,
-    tree: &Tree,
-    sink: &mut dyn Sink,
-) -> Result<(), Halt> {
-    sink.phase("copy");
-    let progress = Arc::new(Progress::default());
-    let mut copying = std::pin::pin!(or_cancelled(work, copy(source, target, tree, &progress)));
-    let mut tick = tokio::time::interval(PROGRESS);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick is immediate.
-    tick.tick().await;
-    loop {
-        tokio::select! {
-            biased;
-            copied = &mut copying => {
-                copied?;
-                break;
-            }
-            _ = tick.tick() => {
-                sink.line(Stream::Runner, format!("copies {}", progress.text()).as_bytes());
-            }
-        }
-    }
-    let line = format!("{}: {}", progress.summary(), tree.digest);
-    sink.line(Stream::Runner, line.as_bytes());
-    Ok(())
-}
-
 fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: bool) -> Changes {
     let (action, add, change) = match work.present {
         true => (Action::Update, 0, 1),
@@ -277,8 +259,29 @@ fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: 
         return Changes { noop: true, ..Changes::default() };
     }
     let address = format!("{}@{image}", destination.address(work));
+    let former = destination::last_image(work).filter(|_| work.present);
+    let details = Some(digest_details((&address, action), former.as_ref(), image));
     let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
-    Changes { add, change, resources, ..Changes::default() }
+    Changes { add, change, resources, details, ..Changes::default() }
+}
+
+/// Returns the digest before and after the sync. The former image is unknown if another runner copied
+/// it.
+fn digest_details(
+    (address, action): (&str, Action),
+    former: Option<&Digest>,
+    image: &Digest,
+) -> PlanDetails {
+    let shown = |digest: &Digest| DetailValue::of(&json!(digest));
+    let digest = AttributeDetails {
+        path: "digest".into(),
+        before: former.map(shown),
+        after: Some(shown(image)),
+        replaces: false,
+    };
+    let (address, attributes) = (address.to_owned(), vec![digest]);
+    let resources = vec![ResourceDetails { address, action, attributes, omitted: 0 }];
+    PlanDetails { resources, ..PlanDetails::default() }
 }
 
 /// Logs the destination of the image, and a warning if clusters cannot pull it.
@@ -294,72 +297,25 @@ fn artifact<'a>(work: &Work<'a>) -> Result<&'a ArtifactRef, PluginError> {
     work.manifest.artifacts.first().ok_or_else(refused)
 }
 
-fn server(work: &Work<'_>) -> Result<Arc<Endpoint>, Halt> {
-    Endpoint::of_server(&work.job.registry).map(Arc::new).map_err(registry_error)
-}
-
-/// Waits for a registry, or until the job is cancelled.
-async fn or_cancelled<T>(
-    work: &Work<'_>,
-    doing: impl Future<Output = Result<T, RegistryError>>,
-) -> Result<T, Halt> {
-    tokio::select! {
-        biased;
-        () = work.job.cancel.requested.cancelled() => Err(Halt::cancelled(false)),
-        done = doing => done.map_err(registry_error),
-    }
-}
-
-/// Adds a login to the registry of a cloud, unless Docker's config.json has a credential for it.
-async fn logged_in(
-    endpoint: Endpoint,
-    work: &Work<'_>,
-    sink: &mut dyn Sink,
-) -> Result<Endpoint, Halt> {
-    let host = endpoint.host().to_owned();
-    let Some(registry) = CloudRegistry::of_host(&host) else { return Ok(endpoint) };
-    if or_cancelled(work, endpoint.has_credential()).await? {
-        return Ok(endpoint);
-    }
-    match or_cancelled(work, async { Ok(registry.login(&work.job.env).await) }).await? {
-        Ok((user, password)) => {
-            work.job.background.secret(password.clone());
-            let line = format!("logged in to {host} with the job's cloud credentials");
-            sink.line(Stream::Runner, line.as_bytes());
-            Ok(endpoint.with_login((user, password)))
-        }
-        Err(why) if registry.allows_anonymous() => {
-            let line = format!("continuing without a login to {host}: {why}");
-            sink.line(Stream::Runner, line.as_bytes());
-            Ok(endpoint)
-        }
-        Err(why) => {
-            let failed = format!(
-                "cannot log in to {host}: {why}; or configure a credential helper in Docker's config.json"
-            );
-            Err(PluginError::ArtifactUnavailable(failed).into())
-        }
-    }
-}
-
-fn registry_error(error: RegistryError) -> Halt {
-    match error {
-        RegistryError::Layout(error) => layout_error(error),
-        other @ (RegistryError::Unreachable { .. }
-        | RegistryError::Missing { .. }
-        | RegistryError::Denied { .. }
-        | RegistryError::Credentials { .. }
-        | RegistryError::Status { .. }
-        | RegistryError::Invalid { .. }
-        | RegistryError::NoPlatform { .. }
-        | RegistryError::WrongDigest { .. }
-        | RegistryError::Task(_)) => PluginError::ArtifactUnavailable(other.to_string()).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_have_the_digest_before_and_after() {
+        let digest =
+            |digit: &str| -> Digest { format!("sha256:{}", digit.repeat(64)).parse().unwrap() };
+        let shown = |former: Option<&Digest>| {
+            let details = digest_details(("r/web", Action::Update), former, &digest("b"));
+            serde_json::to_value(&details.resources[0].attributes).unwrap()
+        };
+        let after = json!({ "value": digest("b") });
+        assert_eq!(
+            shown(Some(&digest("a"))),
+            json!([{ "path": "digest", "before": { "value": digest("a") }, "after": after }])
+        );
+        assert_eq!(shown(None), json!([{ "path": "digest", "after": after }]));
+    }
 
     #[test]
     fn an_image_leaves_space_on_the_disk() {

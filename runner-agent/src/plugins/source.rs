@@ -12,12 +12,13 @@ use super::{
     contract::{PluginError, Sink, Stream},
     git,
     plugin::{Description, Halt, Plugin, Work},
+    transfer,
     work::private_dir,
 };
 use crate::{
     artifacts::{
         ArtifactError, Limits, component, component_directory, component_layer, is_compressed,
-        pack_into, pull, pull_blob, push as push_to, unpack,
+        pack_into, pull, pull_blob, unpack,
     },
     host,
 };
@@ -135,7 +136,7 @@ pub(crate) async fn push(
     let layer = pack_into(&layout, &work.root).map_err(artifact_error)?;
     let directory = work.source.strip_prefix(&work.root).unwrap_or(&work.source);
     let manifest = component(&layer, &directory.to_string_lossy());
-    or_cancelled(work, push_to(&work.job.registry, &layout, repository, &manifest)).await
+    transfer::push(work, &layout, repository, (&manifest, None), sink).await
 }
 
 /// Build of component types without a plugin: the artifact is the source.

@@ -65,7 +65,7 @@ impl Scripted {
         let layout = Layout::new(dir.path());
         let http = reqwest::Client::new();
         let (token, idle_timeout) = ("job-token".into(), Duration::from_millis(500));
-        let registry = Registry { base_url, token, http, idle_timeout };
+        let registry = Registry { base_url, token, http, idle_timeout, observer: None };
         Scripted { registry, layout, requests, _dir: dir }
     }
 

@@ -1,6 +1,6 @@
 //! Runners: agents in customers' accounts, and build runners.
 use chrono::{DateTime, Utc};
-use domain::ids::{InstallId, JobId, RunnerId};
+use domain::ids::{InstallId, JobId, RunnerId, TokenId};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -57,6 +57,33 @@ pub struct Runner {
     /// connected.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub disconnected_since: Option<DateTime<Utc>>,
+}
+
+/// Enrolment token of a runner, without its secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EnrolmentToken {
+    /// Id of the token: `tok_` and a ULID. The id is not secret.
+    #[schema(value_type = String)]
+    pub id: TokenId,
+    /// Id of the install whose runner may enrol: `ins_` and a ULID. Absent for a build runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub install: Option<InstallId>,
+    /// Name of the install. Absent for a build runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_name: Option<String>,
+    /// State: `unused`, `used`, `revoked` or `expired`.
+    pub state: String,
+    /// Id of the runner that used the token: `rnr_` and a ULID. Absent if no runner did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub runner: Option<RunnerId>,
+    /// Time when the token was created.
+    #[serde(with = "moment")]
+    pub created_at: DateTime<Utc>,
+    /// Time from which the token is invalid.
+    #[serde(with = "moment")]
+    pub expires_at: DateTime<Utc>,
 }
 
 /// Latest signed heads of a runner's journals.

@@ -1,10 +1,18 @@
 //! Tests the dashboard in Chromium. `.ci/run` installs the tools and sets `STEAD_TEST_BROWSER`.
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::json;
 use tests::{Runner, Server, edge_api, stdout_of, terraform_or_skip, until};
 
 use super::{TIMEOUT, code};
+
+/// Maximum number of cases in a browser.
+const MAX_CASES: usize = 60;
 
 #[test]
 fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
@@ -14,7 +22,7 @@ fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
     if !terraform_or_skip() {
         return;
     }
-    let server = Server::up();
+    let mut server = Server::up();
     let app = edge_api(server.dir());
     // A long log, with colors and markup.
     let effect = "#!/bin/sh\nset -eu\nfor n in $(seq 2500); do echo \"row $n of the sandbox\"; done\n\
@@ -40,8 +48,31 @@ fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
         "tools": Path::new(&tools), "screenshots": std::env::var("STEAD_DASHBOARD_SCREENSHOTS").ok(),
     });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/check.mjs");
-    let output = Command::new("node").arg(script).arg(setup.to_string()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let mut node = Command::new("node")
+        .arg(script)
+        .arg(setup.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut replies = node.stdin.take().unwrap();
+    let mut text = String::new();
+    for line in BufReader::new(node.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        match line.strip_prefix("request: ") {
+            Some("kill") => server.kill(),
+            Some("restart") => server.restart(),
+            Some(other) => panic!("unknown request: {other}"),
+            None => {
+                text.push_str(&line);
+                text.push('\n');
+                continue;
+            }
+        }
+        writeln!(replies, "done").unwrap();
+    }
+    assert!(node.wait().unwrap().success(), "{text}");
+    let cases = text.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!((1..=MAX_CASES).contains(&cases), "{cases} cases, at most {MAX_CASES}");
     eprintln!("{text}");
 }

@@ -36,6 +36,13 @@ impl Client {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
 
+    pub async fn enrolment_tokens(
+        &self,
+        listing: &PageQuery,
+    ) -> CallResult<Page<runners::EnrolmentToken>> {
+        self.fresh("/v1/enrolment-tokens", listing).await
+    }
+
     pub async fn revoke_enrolment_token(
         &self,
         token: TokenId,

@@ -68,7 +68,7 @@ fn cell(app: &AppVersions, version: u32, installs: u64) -> Markup {
 }
 
 /// Bars of the runs per day. The table below has the same numbers.
-pub(super) fn strip(days: &[RunDay]) -> Markup {
+pub(in crate::pages) fn strip(days: &[RunDay]) -> Markup {
     let total = |day: &RunDay| day.succeeded + day.failed + day.other;
     let most = days.iter().map(total).max().unwrap_or_default().max(1);
     let runs: u64 = days.iter().map(total).sum();

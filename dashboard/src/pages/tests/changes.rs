@@ -74,7 +74,7 @@ fn sensitive_inputs_have_a_command_and_no_field() {
     let html = change(&caller("owner", "a"), &change_page("plain")).into_string();
     assert!(html.contains("name=\"input.plain\"") && html.contains("name=\"was.plain\""), "{html}");
     assert!(!html.contains("input.plain secret"), "{html}");
-    let command = "$ stead installs set-inputs plain --secret 'plain secret=FILE'";
+    let command = "</span>stead installs set-inputs plain --secret 'plain secret=FILE'";
     assert!(html.contains(command), "{html}");
 }
 

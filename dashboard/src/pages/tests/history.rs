@@ -32,7 +32,12 @@ pub(super) fn runner_page(text: &str) -> RunnerPage {
 
 pub(super) fn runners_page(text: &str) -> RunnersPage {
     let runners = Page { items: vec![runner_of(text)], next: Some(text.into()) };
-    RunnersPage { runners, revoked: Some(text.into()) }
+    let token = json!({
+        "id": format!("tok_{ULID}"), "install": format!("ins_{ULID}"), "install_name": text, "state": "unused",
+        "runner": format!("rnr_{ULID}"), "created_at": TIME, "expires_at": TIME,
+    });
+    let tokens = vec![serde_json::from_value(token).unwrap()];
+    RunnersPage { runners, tokens, revoked: Some(text.into()) }
 }
 
 fn earlier_page(subject: Subject, text: &str) -> EarlierPage {
@@ -244,8 +249,8 @@ fn a_command_of_a_proof_is_one_command() {
         proofs(&caller("auditor", "a"), &proofs_page("x; rm -rf ~", Verification::default()));
     let html = html.into_string();
     assert!(
-        html.contains("$ stead audit check &#39;x; rm -rf ~&#39;")
-            || html.contains("$ stead audit check 'x; rm -rf ~'"),
+        html.contains("</span>stead audit check &#39;x; rm -rf ~&#39;")
+            || html.contains("</span>stead audit check 'x; rm -rf ~'"),
         "{html}"
     );
 }

@@ -59,7 +59,7 @@ fn empty(role: &str) -> Vec<(&'static str, Markup)> {
 }
 
 fn runners_with(items: Vec<Runner>) -> RunnersPage {
-    RunnersPage { runners: Page { items, next: None }, revoked: None }
+    RunnersPage { runners: Page { items, next: None }, tokens: vec![], revoked: None }
 }
 
 fn audit_with(events: Events) -> AuditPage {

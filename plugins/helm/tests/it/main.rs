@@ -8,6 +8,8 @@ mod build;
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod cluster;
 mod faults;
+mod hooks;
 mod lifecycle;
+mod ownership;
 mod plugin;
 mod torture;

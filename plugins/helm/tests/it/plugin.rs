@@ -81,7 +81,12 @@ impl Plugin {
             let message = self.message().expect("the plugin ended without a result");
             let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
             match message["type"].as_str() {
-                Some("result") if message["id"] == id => return Ok(message["value"].clone()),
+                Some("result") if message["id"] == id => {
+                    let file = message["value_file"]["path"].as_str();
+                    let read = file.map(|path| fs::read(path).unwrap());
+                    let read = read.map(|content| serde_json::from_slice(&content).unwrap());
+                    return Ok(read.unwrap_or_else(|| message["value"].clone()));
+                }
                 Some("error") if message["id"] == id => {
                     return Err((text("code"), text("message")));
                 }
@@ -210,7 +215,8 @@ impl Component {
         job: impl FnOnce(&Component, &mut Plugin) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         let mut plugin = Plugin::start(&self.helm, Some(&self.kubeconfig));
-        let described = plugin.call(json!({ "call": "describe", "protocol": 1 })).unwrap();
+        let described =
+            plugin.call(json!({ "call": "describe", "protocol": 2, "protocols": [1, 2] })).unwrap();
         assert_eq!(described["name"], "helm_chart");
         let result = match plugin.call(self.call("health", operation)) {
             Ok(_) => job(self, &mut plugin),

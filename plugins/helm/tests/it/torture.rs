@@ -11,18 +11,18 @@ use crate::{
 };
 
 /// Creates a component for a chart with these files.
-fn component(files: &[(&str, &str)]) -> Option<(Namespace, Component)> {
+pub fn component(files: &[(&str, &str)]) -> Option<(Namespace, Component)> {
     let (helm, namespace) = (helm_or_skip()?, Namespace::create_or_skip()?);
     let component = Component::new(&namespace, helm, files);
     Some((namespace, component))
 }
 
-fn config_map(name: &str, data: &str) -> String {
+pub fn config_map(name: &str, data: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  {data}\n")
 }
 
 /// Template of a Pod that is a hook.
-fn hook(name: &str, event: &str, weight: i32, policy: &str, command: &str) -> String {
+pub fn hook(name: &str, event: &str, weight: i32, policy: &str, command: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  annotations:\n    \
          helm.sh/hook: {event}\n    helm.sh/hook-weight: \"{weight}\"\n    \
@@ -81,7 +81,7 @@ fn hooks_run_in_their_order_and_are_listed() {
     assert_eq!(
         listed(&plan),
         [
-            "create Pod first [hook: pre-upgrade",
+            "replace Pod first [hook: pre-upgrade",
             "create Pod after [hook: post-upgrade",
             "update HelmRelease web [hooks]",
         ]
@@ -92,11 +92,23 @@ fn hooks_run_in_their_order_and_are_listed() {
         listed(&plan),
         [
             "delete ConfigMap settings",
+            "forget Pod first [stays: an uninstall does not delete hooks]",
             "create Pod leaving [hook: pre-delete",
             "create Pod left [hook: post-delete",
             "delete HelmRelease web",
         ]
     );
+    let left = format!("Pod {}/first stays in the cluster", namespace.name);
+    assert!(web.log.iter().any(|line| line.starts_with(&left)), "{:?}", web.log);
+    let first = namespace.get("Pod", "first").unwrap()["metadata"]["uid"].clone();
+    assert_eq!(web.plan_for("destroy").unwrap()["noop"], true);
+
+    // the next install replaces what stayed
+    let plan = web.plan().unwrap();
+    let lines = listed(&plan);
+    assert!(lines.contains(&"replace Pod first [hook: pre-install".to_owned()), "{lines:?}");
+    web.execute("apply").unwrap();
+    assert_ne!(namespace.get("Pod", "first").unwrap()["metadata"]["uid"], first);
 }
 
 #[test]

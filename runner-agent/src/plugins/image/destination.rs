@@ -8,22 +8,22 @@ use domain::{
     image::{ImageReference, is_host, is_tag},
 };
 use oci_layout::Layout;
+use oci_registry::{Endpoint, Location, Target, Tree};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use super::super::{
     contract::{PluginError, Sink},
     plugin::{Halt, IoContext, Operation, Outputs, Work},
+    transfer::{TAG_DIGITS, digits, logged_in, registry_error},
     work::private_dir,
 };
-use crate::images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry};
+use crate::{host, images::RegistryChoice};
 
 /// Longest part of an upstream tag in a tag of the install, in bytes.
 const MAX_TAG: usize = 100;
-/// Name of the sandbox among the components of an install.
-const SANDBOX: &str = "sandbox";
-/// Number of digits of a digest in a tag.
-const TAG_DIGITS: usize = 12;
+/// Name of the sandbox among the components of an install, and among the jobs of a run.
+pub(in crate::plugins) const SANDBOX: &str = "sandbox";
 
 /// Registry of the install, or the layout of the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +38,12 @@ pub(in crate::plugins) enum Destination {
 /// Image of the last sync of a component.
 #[derive(Serialize, Deserialize)]
 struct Synced {
+    /// Registry and repository. Both are empty for the layout of the runner.
     host: String,
     name: String,
     blobs: Vec<Digest>,
+    #[serde(default)]
+    image: Option<Digest>,
 }
 
 /// Registry that a sandbox output names.
@@ -70,7 +73,7 @@ impl Destination {
         }
         match named {
             Some(SandboxRegistry::Prefix(prefix)) => {
-                let registry = parse_registry(&format!("oci://{prefix}")).map_err(refused)?;
+                let registry: Location = format!("oci://{prefix}").parse().map_err(refused)?;
                 Ok(Self::in_registry(&registry, work.name, tag(work)).map_err(refused)?)
             }
             Some(SandboxRegistry::Repository(repository)) => {
@@ -84,11 +87,7 @@ impl Destination {
         }
     }
 
-    fn in_registry(
-        registry: &InstallRegistry,
-        component: &str,
-        tag: String,
-    ) -> Result<Self, String> {
+    fn in_registry(registry: &Location, component: &str, tag: String) -> Result<Self, String> {
         let name = registry.name(component)?;
         Ok(Destination::Registry { host: registry.host.clone(), name, tag })
     }
@@ -146,14 +145,14 @@ impl Destination {
     ) -> Result<Target, Halt> {
         Ok(match self {
             Destination::Registry { host, name, tag } => {
-                let endpoint = Endpoint::of_host(host).map_err(super::registry_error)?;
-                let endpoint = super::logged_in(endpoint, work, sink).await?;
+                let endpoint = Endpoint::of_host(host).map_err(registry_error)?;
+                let endpoint = logged_in(endpoint, work, sink).await?;
                 let (endpoint, tag) = (Arc::new(endpoint), Some(tag.clone()));
                 Target::Registry { endpoint, name: name.clone(), tag, known }
             }
             Destination::Layout { repository } => {
                 let layout = Layout::new(&work.job.artifacts_dir);
-                Target::Layout { layout, repository: repository.clone() }
+                Target::Layout { layout, repository: repository.clone(), now: host::system_time() }
             }
         })
     }
@@ -245,11 +244,6 @@ fn tag(work: &Work<'_>) -> String {
     }
 }
 
-fn digits(digest: &Digest) -> String {
-    let text = digest.to_string();
-    text.trim_start_matches("sha256:").chars().take(TAG_DIGITS).collect()
-}
-
 /// Returns a valid tag of at most this length. Keeps the end of the text.
 fn shortened(text: &str, most: usize) -> String {
     let start = text.len().saturating_sub(most);
@@ -261,11 +255,16 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Records the image of a component, for mounts across repositories.
+/// Records the image of a component, for mounts across repositories and for the next plan.
 pub(super) fn record(work: &Work<'_>, to: &Destination, tree: &Tree) -> Result<(), Halt> {
-    let Destination::Registry { host, name, .. } = to else { return forget(work) };
-    let blobs = tree.blobs.iter().map(|blob| blob.digest.clone()).collect();
-    let synced = Synced { host: host.clone(), name: name.clone(), blobs };
+    let (host, name, blobs) = match to {
+        Destination::Registry { host, name, .. } => {
+            let blobs = tree.blobs.iter().map(|blob| blob.digest.clone()).collect();
+            (host.clone(), name.clone(), blobs)
+        }
+        Destination::Layout { .. } => (String::new(), String::new(), vec![]),
+    };
+    let synced = Synced { host, name, blobs, image: Some(tree.digest.clone()) };
     let context = || "cannot record the copied image".to_owned();
     private_dir(&directory(work))?;
     let bytes = serde_json::to_vec(&synced).map_err(io::Error::from).doing(context)?;
@@ -287,9 +286,17 @@ pub(super) fn forget(work: &Work<'_>) -> Result<(), Halt> {
 pub(super) fn known_blobs(work: &Work<'_>, to: &Destination) -> Vec<(String, Vec<Digest>)> {
     let Destination::Registry { host: own, .. } = to else { return vec![] };
     let records = fs::read_dir(directory(work)).into_iter().flatten().flatten();
-    let read = |path: PathBuf| serde_json::from_slice::<Synced>(&fs::read(path).ok()?).ok();
-    let records = records.filter_map(|record| read(record.path()));
+    let records = records.filter_map(|record| recorded(record.path()));
     records.filter(|synced| synced.host == *own).map(|synced| (synced.name, synced.blobs)).collect()
+}
+
+/// Returns the image of the last sync, if this runner made it.
+pub(super) fn last_image(work: &Work<'_>) -> Option<Digest> {
+    recorded(file(work)).and_then(|synced| synced.image)
+}
+
+fn recorded(path: PathBuf) -> Option<Synced> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 fn directory(work: &Work<'_>) -> PathBuf {

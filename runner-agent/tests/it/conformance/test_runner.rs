@@ -359,6 +359,7 @@ impl TestRunner {
                 token: "none".into(),
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
+                observer: None,
             },
             images: Default::default(),
             job: manifest.job,

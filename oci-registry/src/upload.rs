@@ -13,7 +13,7 @@ use oci_layout::Blob;
 use reqwest::{Method, Response, StatusCode, Url, header};
 use tokio::sync::mpsc;
 
-use super::{Endpoint, Progress, RegistryError, auth::Scope, blob::BlobReader};
+use super::{Endpoint, Progress, RegistryError, auth::Scope, reader::Reader};
 
 /// Number of chunks between download and upload.
 const BUFFERED: usize = 16;
@@ -22,7 +22,7 @@ const SLOWEST: u64 = 64 * 1024;
 
 /// Outcome of an upload.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Uploaded {
+pub(crate) enum Uploaded {
     /// The registry has the blob already.
     Present,
     /// The registry took the blob from another of its repositories.
@@ -42,12 +42,12 @@ impl Stream for Chunks {
 }
 
 /// Uploads a blob, unless the registry has it or can mount it from one of the repositories `from`.
-pub(super) async fn upload(
+pub(crate) async fn upload(
     endpoint: &Endpoint,
     name: &str,
     from: &[String],
     blob: &Blob,
-    reader: &mut BlobReader<'_>,
+    reader: &mut Reader<'_>,
     progress: &Progress,
 ) -> Result<Uploaded, RegistryError> {
     let what = format!("the upload of {}", blob.digest);
@@ -139,7 +139,7 @@ async fn begin(
     match response.status() {
         StatusCode::CREATED => Ok(Begun::Mounted),
         StatusCode::ACCEPTED => {
-            let why = "the registry named no upload that the runner may use";
+            let why = "the registry named no upload that may be used";
             let url = endpoint.location(&response);
             url.map(Begun::At).ok_or_else(|| endpoint.invalid(&what, why.into()))
         }
@@ -173,7 +173,7 @@ async fn send(
     name: &str,
     upload: &Url,
     (blob, offset): (&Blob, u64),
-    reader: &mut BlobReader<'_>,
+    reader: &mut Reader<'_>,
     progress: &Progress,
 ) -> Result<Response, SendError> {
     let mut url = upload.clone();

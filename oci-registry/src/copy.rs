@@ -1,8 +1,11 @@
 //! Copy of an image to a registry or to the layout of the runner.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
 };
 
 use domain::digest::Digest;
@@ -13,27 +16,29 @@ use tokio::task::JoinSet;
 use super::{
     Endpoint, RegistryError, Tree,
     auth::Scope,
-    blob::BlobReader,
+    reader::Reader,
     tree::TreeDocument,
     upload::{Uploaded, upload},
 };
-use crate::host;
 
 /// Number of blobs that are copied concurrently.
 const PARALLEL: usize = 4;
 /// Number of retries of a blob with a wrong digest: a proxy may have sent its own page.
 const WRONG_RETRIES: u32 = 2;
 
-/// Repository to copy from.
+/// Origin of a copy.
 #[derive(Clone)]
-pub(crate) struct Source {
-    pub endpoint: Arc<Endpoint>,
-    pub name: String,
+pub enum Source {
+    /// Repository of a registry.
+    Registry { endpoint: Arc<Endpoint>, name: String },
+    /// Layout with all blobs.
+    Layout(Layout),
 }
 
 /// Destination of a copy.
 #[derive(Clone)]
-pub(crate) enum Target {
+pub enum Target {
+    /// Repository of a registry.
     Registry {
         endpoint: Arc<Endpoint>,
         name: String,
@@ -42,15 +47,18 @@ pub(crate) enum Target {
         /// Repositories of the registry with their blobs, to mount from.
         known: Arc<Vec<(String, Vec<Digest>)>>,
     },
+    /// Layout of the runner.
     Layout {
         layout: Layout,
         repository: String,
+        /// Time of the copy. Blobs that the layout has count as used then.
+        now: SystemTime,
     },
 }
 
 /// Counters of a copy.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub struct Progress {
     total: AtomicU64,
     done: AtomicU64,
     sent_blobs: AtomicU64,
@@ -59,13 +67,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn add(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         self.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Subtracts bytes that are sent again.
-    pub(super) fn rewind(&self, bytes: u64) {
+    pub(crate) fn rewind(&self, bytes: u64) {
         self.done.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -74,13 +82,13 @@ impl Progress {
     }
 
     /// Returns the copied and the total bytes, for users.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
         format!("{} of {}", size(done), size(total))
     }
 
     /// Returns what the copy transferred, for users.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let (blobs, bytes) =
             (self.sent_blobs.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed));
         match self.mounted.load(Ordering::Relaxed) {
@@ -100,7 +108,10 @@ fn size(bytes: u64) -> String {
 
 impl Target {
     /// Returns whether the target has the image, under its tag if it has one.
-    pub(crate) async fn has(&self, digest: &Digest) -> Result<bool, RegistryError> {
+    ///
+    /// # Errors
+    /// The registry is unreachable or refuses the request.
+    pub async fn has(&self, digest: &Digest) -> Result<bool, RegistryError> {
         match self {
             Target::Registry { endpoint, name, tag, .. } => {
                 let by_digest = digest.to_string();
@@ -111,13 +122,28 @@ impl Target {
         }
     }
 
+    /// Gives the image a tag in a registry. A layout has no tags.
+    ///
+    /// # Errors
+    /// The registry is unreachable or refuses the request, for example a change of an immutable tag.
+    pub async fn tag(&self, tag: &str, tree: &Tree) -> Result<(), RegistryError> {
+        let (Target::Registry { endpoint, name, .. }, Some(image)) = (self, tree.documents.last())
+        else {
+            return Ok(());
+        };
+        if endpoint.find(name, tag).await?.as_ref() == Some(&image.digest) {
+            return Ok(());
+        }
+        put(endpoint, name, tag, image).await
+    }
+
     async fn receive(
         &self,
         source: &Source,
         blob: &Blob,
         progress: &Progress,
     ) -> Result<(), RegistryError> {
-        let mut reader = BlobReader::new(&source.endpoint, &source.name, blob);
+        let mut reader = Reader::open(source, blob).await?;
         match self {
             Target::Registry { endpoint, name, known, .. } => {
                 let has = |(other, blobs): &&(String, Vec<Digest>)| {
@@ -135,9 +161,9 @@ impl Target {
                     }
                 }
             }
-            Target::Layout { layout, .. } if layout.has(&blob.digest) => {
+            Target::Layout { layout, now, .. } if layout.has(&blob.digest) => {
                 // A cleanup deletes old blobs that no artifact of the index names.
-                layout.touch(&blob.digest, host::system_time());
+                layout.touch(&blob.digest, *now);
                 progress.skip(blob.size);
             }
             Target::Layout { layout, .. } => {
@@ -163,13 +189,11 @@ impl Target {
                         put(endpoint, name, &reference, document).await?;
                     }
                 }
-                if let (Some(tag), Some(image)) = (tag, tree.documents.last())
-                    && endpoint.find(name, tag).await?.as_ref() != Some(&image.digest)
-                {
-                    put(endpoint, name, tag, image).await?;
+                if let Some(tag) = tag {
+                    self.tag(tag, tree).await?;
                 }
             }
-            Target::Layout { layout, repository } => {
+            Target::Layout { layout, repository, .. } => {
                 for document in &tree.documents {
                     layout.put(&document.bytes)?;
                 }
@@ -181,7 +205,11 @@ impl Target {
 }
 
 /// Copies an image. Blobs that the target has are not sent.
-pub(crate) async fn copy(
+///
+/// # Errors
+/// A registry is unreachable or refuses a request, a blob has another digest, or a file operation
+/// failed.
+pub async fn copy(
     source: &Source,
     target: &Target,
     tree: &Tree,

@@ -1,6 +1,6 @@
 //! Waits between attempts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rand::Rng;
 use tokio::time::Instant;
@@ -14,22 +14,28 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Longest wait that a registry can request.
 const LONGEST_REQUESTED: Duration = Duration::from_secs(5 * 60);
 
+/// Receives the cause when a failed attempt is repeated.
+pub type Observer = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Repeats attempts with growing waits, for a limited time without progress.
-pub(super) struct Retry {
+pub(crate) struct Retry {
     wait: Duration,
     limit: Option<Duration>,
     /// Time of the first failure of the series. A long attempt before it is no failure.
     since: Option<Instant>,
+    observer: Option<Observer>,
+    /// Cause that the observer knows.
+    observed: Option<String>,
 }
 
 impl Retry {
     /// Returns a series of attempts. Without a limit, the caller must stop it at the deadline.
-    pub(super) fn new(limit: Option<Duration>) -> Self {
-        Retry { wait: FIRST, limit, since: None }
+    pub(crate) fn new(limit: Option<Duration>, observer: Option<Observer>) -> Self {
+        Retry { wait: FIRST, limit, since: None, observer, observed: None }
     }
 
     /// Records progress: the next failure starts a new series.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.wait, self.since) = (FIRST, None);
     }
 
@@ -37,7 +43,7 @@ impl Retry {
     ///
     /// # Errors
     /// Returns `error` if the wait would exceed the limit.
-    pub(super) async fn pause(
+    pub(crate) async fn pause(
         &mut self,
         requested: Option<Duration>,
         error: RegistryError,
@@ -48,9 +54,20 @@ impl Retry {
         if self.is_over(Instant::now(), wait) {
             return Err(error);
         }
+        self.observe(error.to_string());
         tokio::time::sleep(wait).await;
         self.wait = (self.wait * 2).min(LONGEST);
         Ok(())
+    }
+
+    /// Reports a cause once.
+    fn observe(&mut self, cause: String) {
+        if let Some(observer) = &self.observer
+            && self.observed.as_ref() != Some(&cause)
+        {
+            observer(&cause);
+            self.observed = Some(cause);
+        }
     }
 
     /// Returns true if a wait after a failure at this time exceeds the limit of the series.
@@ -67,7 +84,7 @@ mod tests {
     #[test]
     fn the_limit_begins_with_the_first_failure() {
         let (limit, wait) = (Duration::from_secs(40), Duration::from_secs(1));
-        let (mut retry, start) = (Retry::new(Some(limit)), Instant::now());
+        let (mut retry, start) = (Retry::new(Some(limit), None), Instant::now());
         let failed_after = |seconds| start + Duration::from_secs(seconds);
         // An upload breaks after ten minutes.
         assert!(!retry.is_over(failed_after(600), wait));
@@ -80,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn the_longest_requested_wait_is_no_panic() {
         let error = || RegistryError::Task("x".into());
-        let mut retry = Retry::new(Some(Duration::from_secs(40)));
+        let mut retry = Retry::new(Some(Duration::from_secs(40)), None);
         assert!(retry.pause(Some(Duration::MAX), error()).await.is_err());
     }
 }

@@ -7,10 +7,12 @@ use domain::{
     digest::Digest,
     image::{ImageReference, Platform},
 };
-use oci_layout::{ArtifactManifest, Blob, Document, ImageList, ListedImage, sha256};
+use oci_layout::{
+    ArtifactManifest, Blob, Document, ImageList, ListedImage, image::MediaType, sha256,
+};
 use serde::Deserialize;
 
-use super::{Endpoint, RegistryError, blob::BlobReader, endpoint::Received};
+use super::{Endpoint, RegistryError, blob::BlobReader, document::Received};
 
 /// Largest number of blobs of one image, over all platforms.
 const MAX_BLOBS: usize = 2_000;
@@ -23,7 +25,7 @@ const MAX_CONFIG: u64 = 4 << 20;
 
 /// Manifest or list with its bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct TreeDocument {
+pub struct TreeDocument {
     pub digest: Digest,
     pub media_type: String,
     pub bytes: Bytes,
@@ -31,7 +33,7 @@ pub(crate) struct TreeDocument {
 
 /// Image with everything that it consists of.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     /// The manifests, and after them the list of an image with several platforms.
     pub documents: Vec<TreeDocument>,
     /// Blobs of all manifests, each once.
@@ -51,7 +53,11 @@ struct Config {
 
 /// Reads an image by its reference, with only these platforms. Returns the digest of the reference
 /// with the tree. The tag is resolved once, and everything else is read by digest.
-pub(crate) async fn resolve(
+///
+/// # Errors
+/// The registry is unreachable or refuses a request, or the image exceeds a limit or does not have a
+/// platform.
+pub async fn resolve(
     endpoint: &Endpoint,
     name: &str,
     reference: &ImageReference,
@@ -94,7 +100,10 @@ pub(crate) async fn resolve(
 }
 
 /// Reads a whole image by digest.
-pub(crate) async fn fetch(
+///
+/// # Errors
+/// The registry is unreachable or refuses a request, or the image exceeds a limit.
+pub async fn fetch(
     endpoint: &Endpoint,
     name: &str,
     digest: &Digest,
@@ -189,6 +198,22 @@ async fn platform_of(
 }
 
 impl Tree {
+    /// Returns the tree of an artifact with one manifest.
+    ///
+    /// # Errors
+    /// The manifest cannot be serialized.
+    pub fn of_manifest(manifest: &ArtifactManifest) -> Result<Tree, RegistryError> {
+        let bytes = manifest.to_bytes().map_err(|error| {
+            let (host, what) = ("this host".to_owned(), "the manifest".to_owned());
+            RegistryError::Invalid { host, what, why: error.to_string() }
+        })?;
+        let blobs: BTreeMap<_, _> =
+            manifest.blobs().map(|blob| (blob.digest.clone(), blob.clone())).collect();
+        let (digest, media_type) = (sha256(&bytes), MediaType::ImageManifest.to_string());
+        let document = TreeDocument { digest: digest.clone(), media_type, bytes: bytes.into() };
+        Ok(Tree { documents: vec![document], blobs: blobs.into_values().collect(), digest })
+    }
+
     fn of(endpoint: &Endpoint, received: Vec<Received>) -> Result<Tree, RegistryError> {
         let mut blobs = BTreeMap::new();
         for document in &received {
@@ -229,7 +254,7 @@ impl Tree {
     }
 
     /// Total bytes of documents and blobs.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         let documents = self.documents.iter().map(|document| document.bytes.len() as u64);
         documents.chain(self.blobs.iter().map(|blob| blob.size)).fold(0, u64::saturating_add)
     }

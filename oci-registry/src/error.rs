@@ -1,25 +1,23 @@
-//! Failures to read an image or to copy it.
+//! Failures of requests to a registry and of copies.
 
 use domain::digest::Digest;
 use oci_layout::LayoutError;
 
 /// Failure of a request to a registry, or of a copy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RegistryError {
-    #[error(
-        "cannot reach the registry {host}: {why}; check its name and the network of the runner, or name a mirror: --registry-mirror {host}=URL"
-    )]
+pub enum RegistryError {
+    #[error("cannot reach the registry {host}: {why}; check its name and the network of this host")]
     Unreachable { host: String, why: String },
     #[error(
-        "cannot read {what} from {host}: it does not exist, or the registry does not show it to this runner; correct the reference, or give the runner credentials for {host}"
+        "cannot read {what} from {host}: it does not exist, or the registry does not show it without other credentials; correct the reference, or log in: docker login {host}"
     )]
     Missing { host: String, what: String },
     #[error(
-        "cannot access {what} in {host}: the registry refused the runner's credentials ({detail}); run `docker login {host}` as the runner's user, or configure a credential helper in Docker's config.json"
+        "cannot access {what} in {host}: the registry refused the credentials ({detail}); run `docker login {host}` as the user of this process, or configure a credential helper in Docker's config.json"
     )]
     Denied { host: String, what: String, detail: String },
     #[error(
-        "cannot use the credentials for {host}: {why}; check Docker's config.json of the runner's user"
+        "cannot use the credentials for {host}: {why}; check Docker's config.json of the user of this process"
     )]
     Credentials { host: String, why: String },
     #[error(
@@ -33,7 +31,7 @@ pub(crate) enum RegistryError {
     )]
     NoPlatform { reference: String, missing: String, available: String },
     #[error(
-        "cannot use {digest} from {host}: its bytes have another digest; retry, or name a mirror: --registry-mirror {host}=URL"
+        "cannot use {digest} from {host}: its bytes have another digest; retry, or restore them in the registry"
     )]
     WrongDigest { host: String, digest: Digest },
     #[error(transparent)]

@@ -5,10 +5,10 @@ use oci_layout::{Blob, Hasher};
 use reqwest::{Response, StatusCode, header};
 use tokio::time::timeout;
 
-use super::{Endpoint, RegistryError, auth::Scope, retry::Retry};
+use super::{Endpoint, RegistryError, auth::Scope, response::reason, retry::Retry};
 
 /// Bytes of a blob in order. After the last one, the digest is verified.
-pub(super) struct BlobReader<'e> {
+pub struct BlobReader<'e> {
     endpoint: &'e Endpoint,
     name: &'e str,
     blob: &'e Blob,
@@ -26,26 +26,30 @@ struct OpenResponse {
 }
 
 impl<'e> BlobReader<'e> {
-    pub(super) fn new(endpoint: &'e Endpoint, name: &'e str, blob: &'e Blob) -> Self {
+    /// Returns a reader at the first byte.
+    pub fn new(endpoint: &'e Endpoint, name: &'e str, blob: &'e Blob) -> Self {
         let (hasher, retry) = (Hasher::default(), endpoint.retry());
         BlobReader { endpoint, name, blob, at: 0, hasher, open: None, retry }
     }
 
     /// Offset of the next byte.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.at
     }
 
     /// Continues at another offset. Bytes that were read before are not hashed again: the receiver
     /// verifies the whole blob.
-    pub(super) fn seek(&mut self, at: u64) {
+    pub fn seek(&mut self, at: u64) {
         if at != self.at {
             (self.at, self.open) = (at, None);
         }
     }
 
     /// Returns the next bytes, or `None` after the last one.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
+    ///
+    /// # Errors
+    /// The registry is unreachable or refuses the request, or the bytes have another digest.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         loop {
             if self.at == self.blob.size {
                 return self.verify().map(|()| None);
@@ -67,7 +71,7 @@ impl<'e> BlobReader<'e> {
                     return self.accept(chunk).map(Some);
                 }
                 Ok(Ok(None)) => "the connection ended early".to_owned(),
-                Ok(Err(error)) => super::endpoint::reason(&error),
+                Ok(Err(error)) => reason(&error),
                 Err(_) => "it stopped sending data".to_owned(),
             };
             self.retry.pause(None, self.endpoint.unreachable(why)).await?;

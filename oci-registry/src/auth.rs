@@ -11,10 +11,9 @@ use docker_credential::{CredentialRetrievalError, DockerCredential, get_credenti
 use domain::image::DOCKER_HUB;
 use reqwest::{Response, Url, header::HeaderValue};
 use serde::Deserialize;
-use tokio::time::timeout;
-use zeroize::Zeroizing;
+use tokio::{sync::Semaphore, time::timeout};
 
-use super::RegistryError;
+use super::{Endpoint, RegistryError};
 
 /// Longest response of a token server, in bytes.
 const MAX_TOKEN_RESPONSE: usize = 1 << 20;
@@ -25,26 +24,26 @@ const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
 /// Repositories that a request accesses, as a token server names them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Scope(Vec<String>);
+pub(crate) struct Scope(Vec<String>);
 
 impl Scope {
-    pub(super) fn pull(name: &str) -> Scope {
+    pub(crate) fn pull(name: &str) -> Scope {
         Scope(vec![format!("repository:{name}:pull")])
     }
 
-    pub(super) fn push(name: &str) -> Scope {
+    pub(crate) fn push(name: &str) -> Scope {
         Scope(vec![format!("repository:{name}:pull,push")])
     }
 
     /// Adds a repository to mount blobs from.
-    pub(super) fn and_pull(mut self, name: &str) -> Scope {
+    pub(crate) fn and_pull(mut self, name: &str) -> Scope {
         self.0.push(format!("repository:{name}:pull"));
         self
     }
 }
 
 /// Credentials of one registry.
-pub(super) enum Auth {
+pub(crate) enum Auth {
     /// Token of the job, for the server's registry.
     Job(HeaderValue),
     /// Headers by scope, as the registry requested them.
@@ -52,11 +51,21 @@ pub(super) enum Auth {
 }
 
 impl Auth {
-    pub(super) fn header(&self, scope: &Scope) -> Option<HeaderValue> {
+    pub(crate) fn header(&self, scope: &Scope) -> Option<HeaderValue> {
         match self {
             Auth::Job(token) => Some(token.clone()),
             Auth::Challenge(known) => {
                 known.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned()
+            }
+        }
+    }
+
+    /// Removes the header of a scope. Returns false if there is none.
+    pub(crate) fn forget(&self, scope: &Scope) -> bool {
+        match self {
+            Auth::Job(_) => false,
+            Auth::Challenge(known) => {
+                known.lock().unwrap_or_else(PoisonError::into_inner).remove(scope).is_some()
             }
         }
     }
@@ -72,13 +81,13 @@ impl Auth {
     }
 
     /// Obtains the header that a response with status 401 requires. Returns false if there is none.
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
-        http: &reqwest::Client,
-        (host, login): (&str, &Option<(String, Zeroizing<String>)>),
+        endpoint: &Endpoint,
         scope: &Scope,
         refused: &Response,
     ) -> Result<bool, RegistryError> {
+        let host = endpoint.host();
         if matches!(self, Auth::Job(_)) {
             return Ok(false);
         }
@@ -87,7 +96,7 @@ impl Auth {
         let Some(challenge) = challenges.filter_map(Challenge::parse).next() else {
             return Ok(false);
         };
-        let login = login.as_ref().map(|(user, password)| {
+        let login = endpoint.login.as_ref().map(|(user, password)| {
             DockerCredential::UsernamePassword(user.clone(), password.as_str().to_owned())
         });
         let credential = credential(host).await?.or(login);
@@ -99,7 +108,7 @@ impl Auth {
             },
             Challenge::Bearer { realm, service } => {
                 let request = TokenRequest { realm, service, scope };
-                bearer(&request.send(http, (host, refused.url()), credential).await?)
+                bearer(&request.send(endpoint, refused.url(), credential).await?)
             }
         };
         let invalid = |_| RegistryError::Credentials {
@@ -114,12 +123,22 @@ impl Auth {
 }
 
 /// Returns the credential for a registry, if Docker's config.json has one. A credential helper can
-/// wait for the network, so it runs on a blocking thread.
-pub(super) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
+/// wait for the network, so it runs on a blocking thread. It has no timeout of its own, so each process
+/// runs one at a time: helpers that hang must not use up the threads of the server.
+pub(crate) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
+    static RUNNING: Semaphore = Semaphore::const_new(1);
     let key = if host == DOCKER_HUB { DOCKER_HUB_KEY } else { host }.to_owned();
-    let found = timeout(TIMEOUT, tokio::task::spawn_blocking(move || get_credential(&key))).await;
+    let found = timeout(TIMEOUT, async {
+        let permit = RUNNING.acquire().await;
+        tokio::task::spawn_blocking(move || {
+            let found = get_credential(&key);
+            drop(permit);
+            found
+        })
+        .await
+    });
     let failed = |why: String| RegistryError::Credentials { host: host.to_owned(), why };
-    match found {
+    match found.await {
         Ok(Ok(Ok(credential))) => Ok(Some(credential)),
         Ok(Ok(Err(
             CredentialRetrievalError::ConfigNotFound
@@ -208,26 +227,26 @@ struct TokenResponse {
 impl TokenRequest<'_> {
     async fn send(
         &self,
-        http: &reqwest::Client,
-        (host, registry): (&str, &Url),
+        endpoint: &Endpoint,
+        registry: &Url,
         credential: Option<DockerCredential>,
     ) -> Result<String, RegistryError> {
-        let invalid = |why: &str| RegistryError::Invalid {
-            host: host.to_owned(),
-            what: "the address of the token server".into(),
-            why: why.to_owned(),
-        };
+        let host = endpoint.host();
+        let invalid =
+            |why: &str| endpoint.invalid("the address of the token server", why.to_owned());
         let mut url = Url::parse(&self.realm).map_err(|error| invalid(&error.to_string()))?;
         // A registry with TLS must not send its credential over an unencrypted connection.
         if url.scheme() != "https" && url.scheme() != registry.scheme() {
             return Err(invalid("its scheme is not https"));
         }
+        let http = endpoint.client(&url);
+        let http = http.ok_or_else(|| invalid("it is not a public address"))?;
         let scopes = self.scope.0.iter().map(|scope| ("scope", scope.as_str()));
         let service = self.service.iter().map(|service| ("service", service.as_str()));
         let parameters: Vec<_> = service.chain(scopes).collect();
         let request = match credential {
             Some(DockerCredential::IdentityToken(token)) => {
-                let grant = [("grant_type", "refresh_token"), ("client_id", "stead-runner")];
+                let grant = [("grant_type", "refresh_token"), ("client_id", "stead")];
                 let own = [("refresh_token", token.as_str())];
                 let form: Vec<_> = parameters.iter().copied().chain(grant).chain(own).collect();
                 http.post(url).form(&form)
@@ -242,10 +261,10 @@ impl TokenRequest<'_> {
                 }
             }
         };
-        let unreachable = |why: String| RegistryError::Unreachable { host: host.to_owned(), why };
+        let unreachable = |why: String| endpoint.unreachable(why);
         let mut response = match timeout(TIMEOUT, request.send()).await {
             Ok(sent) => sent.map_err(|error| {
-                unreachable(format!("its token server: {}", super::endpoint::reason(&error)))
+                unreachable(format!("its token server: {}", super::response::reason(&error)))
             })?,
             Err(_) => return Err(unreachable("its token server does not respond".into())),
         };
@@ -254,7 +273,7 @@ impl TokenRequest<'_> {
             let what = self.scope.0.join(" ");
             return Err(RegistryError::Denied { host: host.to_owned(), what, detail });
         }
-        let body = super::endpoint::body(&mut response, MAX_TOKEN_RESPONSE, TIMEOUT).await;
+        let body = super::response::body(&mut response, MAX_TOKEN_RESPONSE, TIMEOUT).await;
         let body = body.map_err(|why| unreachable(format!("its token server: {why}")))?;
         let parsed: Option<TokenResponse> = serde_json::from_slice(&body).ok();
         let token = parsed.and_then(|parsed| parsed.token.or(parsed.access_token));

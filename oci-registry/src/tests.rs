@@ -37,7 +37,7 @@ async fn error_of(fake: &Fake, tag: &str) -> String {
 }
 
 async fn copied(from: &Fake, to: &Fake, tree: &Tree) -> Result<Progress, RegistryError> {
-    let source = Source { endpoint: endpoint(from).into(), name: "x".into() };
+    let source = Source::Registry { endpoint: endpoint(from).into(), name: "x".into() };
     let target = Target::Registry {
         endpoint: endpoint(to).into(),
         name: "x".into(),
@@ -102,8 +102,9 @@ async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
     let known = layout.put(&layers()[0]).unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(7200);
     layout.touch(&known, long_ago);
-    let target = Target::Layout { layout: layout.clone(), repository: "a/x".into() };
-    let source = Source { endpoint: endpoint(&from).into(), name: "x".into() };
+    let target =
+        Target::Layout { layout: layout.clone(), repository: "a/x".into(), now: SystemTime::now() };
+    let source = Source::Registry { endpoint: endpoint(&from).into(), name: "x".into() };
     copy(&source, &target, &tree, &Default::default()).await.unwrap();
     assert!(layout.complete(&tree.digest));
     let used = std::fs::metadata(layout.path(&known)).unwrap().modified().unwrap();
@@ -114,9 +115,7 @@ async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
 async fn lasting_failures_end_with_their_cause() {
     let from = Fake::start();
     from.image("1", &[]);
-    for (status, expected) in
-        [(429, "--registry-mirror"), (500, "status 500"), (403, "docker login")]
-    {
+    for (status, expected) in [(429, "log in"), (500, "status 500"), (403, "docker login")] {
         from.set(|state| state.failures = vec![status; 100].into());
         let error = error_of(&from, "1").await;
         assert!(error.contains(expected), "{error}");
@@ -197,7 +196,7 @@ async fn a_redirect_to_another_host_gets_no_credential() {
     let reference = reference(&from, "1");
     let (_, tree) = resolve(&registry, "x", &reference, &platforms).await.unwrap();
     from.set(|state| state.redirect = Some(format!("http://{}/v2/x/blobs", storage.host)));
-    let source = Source { endpoint: registry.into(), name: "x".into() };
+    let source = Source::Registry { endpoint: registry.into(), name: "x".into() };
     let target = Target::Registry {
         endpoint: endpoint(&to).into(),
         name: "x".into(),
@@ -216,6 +215,24 @@ async fn a_redirect_to_another_host_gets_no_credential() {
             copied(&from, &storage, &tree_with_new_blob(&from)).await.unwrap_err().to_string();
         assert!(error.contains("redirects"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_expired_token_is_requested_again() {
+    let from = Fake::start();
+    from.image("1", &[]);
+    let mut registry = endpoint(&from);
+    let expired = reqwest::header::HeaderValue::from_static("Basic expired");
+    registry.auth = Auth::Challenge(Mutex::new(HashMap::from([(auth::Scope::pull("x"), expired)])));
+    // As ECR responds.
+    from.set(|state| state.failures.push_back(403));
+    let platforms = ["linux/amd64".parse().unwrap()];
+    resolve(&registry, "x", &reference(&from, "1"), &platforms).await.unwrap();
+    assert_eq!(from.count(|request| request.headers.contains_key("authorization")), 1);
+    // Without a known token, 403 is final.
+    from.set(|state| state.failures.push_back(403));
+    let error = resolve(&registry, "x", &reference(&from, "1"), &platforms).await.unwrap_err();
+    assert!(matches!(error, RegistryError::Denied { .. }), "{error}");
 }
 
 #[tokio::test]
