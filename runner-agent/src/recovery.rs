@@ -58,6 +58,28 @@ pub fn add(
     Ok(path)
 }
 
+/// Wraps the seed for the recipients of a command line. One that the customer removed stays removed: a
+/// unit file keeps its options.
+pub(crate) fn add_requested(
+    data: &Data,
+    keys: &InstallKeys,
+    of: &Of<'_>,
+    recipients: &[Recipient],
+) -> anyhow::Result<()> {
+    for to in recipients {
+        if was_removed(data, to)? {
+            warn!(
+                recipient = %to,
+                "Ignoring --recovery: `stead-runner recovery remove` removed this recipient. Remove the option, or add the \
+                 recipient again with `stead-runner recovery add`"
+            );
+        } else {
+            add(data, keys, of, to)?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the wrapped seeds, ordered by recipient.
 ///
 /// # Errors
@@ -104,7 +126,7 @@ fn path(data: &Data, recipient: &Recipient) -> PathBuf {
 }
 
 /// Returns true if the customer removed this recipient, and has not added it again.
-pub(crate) fn was_removed(data: &Data, recipient: &Recipient) -> io::Result<bool> {
+fn was_removed(data: &Data, recipient: &Recipient) -> io::Result<bool> {
     removed_path(data, recipient).try_exists()
 }
 

@@ -213,8 +213,10 @@ pub(crate) async fn recover(
     if exists {
         let data = open()?;
         let _lock = lock(&data).await?;
-        let resumed = successor::resume(&data, &request.fingerprint, options.clone()).await?;
-        if let Some(done) = resumed {
+        let given = (options.clone(), &run.recovery[..]);
+        if let Some(done) = successor::resume(&data, request, given).await? {
+            policy::resume(&data, choice, run.isolation.map(Into::into))?;
+            publishers::record(&data, &run.plugin_publisher)?;
             return Ok(done);
         }
     }
@@ -230,8 +232,7 @@ pub(crate) async fn recover(
     begun.enrol(&data, (options, &run.recovery)).await
 }
 
-/// Wraps the seed for the recipients of the command line. A recipient that the customer removed stays
-/// removed: a unit file keeps its options.
+/// Wraps the seed for the recipients of the command line.
 fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> anyhow::Result<()> {
     if run.recovery.is_empty() {
         return Ok(());
@@ -240,18 +241,7 @@ fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> a
         bail!(BUILD_RECIPIENT);
     };
     let of = Of { log_id: &identity.log_id, install };
-    for to in &run.recovery {
-        if recovery::was_removed(data, to)? {
-            warn!(
-                recipient = %to,
-                "Ignoring --recovery: `stead-runner recovery remove` removed this recipient. Remove the option, or add the \
-                 recipient again with `stead-runner recovery add`"
-            );
-        } else {
-            recovery::add(data, keys, &of, to)?;
-        }
-    }
-    Ok(())
+    recovery::add_requested(data, keys, &of, &run.recovery)
 }
 
 /// Checks that this host can isolate the jobs as the policy demands. The token enrols one runner once,

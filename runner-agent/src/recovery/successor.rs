@@ -25,7 +25,7 @@ use tracing::warn;
 
 pub(crate) use self::accepted::{AcceptedHead, LostState};
 use self::accepted::{accept, check_lost};
-use super::{add, reported};
+use super::{add, add_requested, reported};
 use crate::{
     data::{self, Data},
     disable,
@@ -170,21 +170,26 @@ pub(crate) fn has_begun(data: &Data) -> io::Result<bool> {
     path(data).try_exists()
 }
 
-/// Continues a recovery that was interrupted after it had stored the keys. Returns `None` if there is
-/// none, or if the server rejects it: then the customer accepts the current states.
+/// Continues a recovery that was interrupted after it had stored the keys, with these further
+/// recipients. Returns `None` if there is none, or if the server rejects it: then the customer accepts
+/// the current states.
 pub(crate) async fn resume(
     data: &Data,
-    fingerprint: &Fingerprint,
-    options: EnrolmentOptions,
+    request: &Request,
+    (options, recipients): (EnrolmentOptions, &[Recipient]),
 ) -> anyhow::Result<Option<(Identity, InstallKeys)>> {
     let (Some(begun), Some(keys)) = (data::read_json::<Begun>(&path(data))?, seed::open(data)?)
     else {
         return Ok(None);
     };
     let of = Of { log_id: &begun.log_id, install: begun.install };
-    if !succeeds(&keys, &of, fingerprint) {
+    if !succeeds(&keys, &of, &request.fingerprint) {
         bail!(other_runner(data));
     }
+    if !request.accepted.iter().all(|head| head.is_in(&begun.proof.accepted_states)) {
+        warn!("Ignoring --accept-head: the interrupted recovery accepted other states");
+    }
+    add_requested(data, &keys, &of, recipients)?;
     if let Some(identity) = enrol::stored_identity(data)? {
         return Ok(Some((identity, keys)));
     }

@@ -32,6 +32,10 @@ impl AcceptedHead {
     fn is(&self, head: &StateHead) -> bool {
         (&self.lineage, self.serial, &self.digest) == (&head.lineage, head.serial, &head.digest)
     }
+
+    pub(super) fn is_in(&self, states: &BTreeMap<String, StateHead>) -> bool {
+        states.get(&self.component).is_some_and(|head| self.is(head))
+    }
 }
 
 /// State that the lost host never sent, and that the customer gives up: `COMPONENT=LINEAGE/SERIAL`.

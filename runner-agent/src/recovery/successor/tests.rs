@@ -7,6 +7,7 @@ use super::*;
 const SECRET: &str = "AGE-SECRET-KEY-13ZDW9XYMMA2ZTKZMCKGWU39GHPLXFVFNCG0XHGWLWXYHR0WVYPZSJ9DMV7";
 const OTHER: &str = "AGE-SECRET-KEY-1UTKZ4G5ZCVHH2Z38G2484L3TV7PXF877GWM0TQ0YJ6QP9HSCPCDQMN6GKW";
 const RECIPIENT: &str = "age1mz625ny4ugt7hk07qml93y7wte4hd28ftwejjy3elg3ux59jk5yqsys3dy";
+const OTHER_RECIPIENT: &str = "age104e6ugjpd7xcv305fz25j4kn29q5fxaqvrztfesfcykx0x70gazsyhzjwf";
 const RUNNER: RunnerId = RunnerId(ulid::Ulid(5));
 
 fn of() -> Of<'static> {
@@ -59,8 +60,7 @@ fn refusal(offer: &RecoveryOffer, request: &Request) -> String {
 #[test]
 fn the_seed_with_the_fingerprint_is_recovered_for_its_recipient_alone() {
     // Of another recipient and another runner, broken, and right.
-    let other: Recipient =
-        "age104e6ugjpd7xcv305fz25j4kn29q5fxaqvrztfesfcykx0x70gazsyhzjwf".parse().unwrap();
+    let other: Recipient = OTHER_RECIPIENT.parse().unwrap();
     let for_other = keys(1).wrap_seed(&of(), &other, &mut rng()).unwrap();
     let for_other = serde_json::to_string(&for_other).unwrap();
     let seeds = vec![
@@ -180,25 +180,31 @@ async fn interrupted(data: &Data) {
 async fn a_recovery_that_is_killed_at_any_step_continues() {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
-    let former = keys(1).public().fingerprint(&of());
-    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    let resume = async |generation| {
+        let other: Recipient = OTHER_RECIPIENT.parse().unwrap();
+        super::resume(&data, &request(SECRET, generation), (options(), &[other])).await
+    };
+    assert!(resume(1).await.unwrap().is_none());
     assert!(!has_begun(&data).unwrap());
     // Before anything else was changed: an ordinary enrolment would replace the keys.
     let offer = offer(vec![wrapped(&of(), &keys(1))]);
     Recovered::of(&offer, &request(SECRET, 1)).unwrap().begin(&data, &offer).unwrap();
     assert!(has_begun(&data).unwrap() && disable::disabled(&data).is_none());
-    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    assert!(resume(1).await.unwrap().is_none());
     interrupted(&data).await;
     assert!(has_begun(&data).unwrap());
     assert_eq!(reported(&data, &keys(2), &of()).unwrap().len(), 1);
     // Before the keys were stored: the command begins again.
     std::fs::remove_file(data.path("keys/install")).unwrap();
-    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    assert!(resume(1).await.unwrap().is_none());
     interrupted(&data).await;
     // After that: with another fingerprint, without a server, and after the enrolment.
-    let why = resume(&data, &keys(2).public().fingerprint(&of()), options()).await;
+    let why = resume(2).await;
     assert!(why.unwrap_err().to_string().contains("belongs to a runner"));
-    assert!(resume(&data, &former, options()).await.unwrap().is_none());
+    assert_eq!(reported(&data, &keys(2), &of()).unwrap().len(), 1);
+    assert!(resume(1).await.unwrap().is_none());
+    // The repeated call named another recipient.
+    assert_eq!(reported(&data, &keys(2), &of()).unwrap().len(), 2);
     let identity = Identity {
         runner: RUNNER,
         mode: schemas::runner::RunnerMode::Install,
@@ -208,7 +214,7 @@ async fn a_recovery_that_is_killed_at_any_step_continues() {
         trust: crate::tls::Trust::Public,
     };
     enrol::store_identity(&data, &identity).unwrap();
-    let (resumed, recovered) = resume(&data, &former, options()).await.unwrap().unwrap();
+    let (resumed, recovered) = resume(1).await.unwrap().unwrap();
     assert_eq!((resumed, recovered.public()), (identity, keys(2).public()));
 }
 
