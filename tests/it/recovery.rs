@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::{
-    Customer, Runner, Server, edge_api, ended, in_ci, job_events, program, stdout_of, succeeded,
-    terraform_or_skip, until, until_some,
+    Customer, Moto, Runner, Server, edge_api, ended, in_ci, job_events, program, stdout_of,
+    succeeded, terraform_or_skip, until, until_some,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -56,12 +56,19 @@ fn new_token(server: &Server) -> String {
     issued["enrolment"]["token"].as_str().unwrap().to_owned()
 }
 
+/// Private key of a recovery recipient.
+enum PrivateKey {
+    File(&'static str),
+    /// Response of a key management service, in Base64, which goes through a pipe.
+    Decrypted(String),
+}
+
 /// New host of the customer.
 struct NewHost<'s> {
     server: &'s Server,
     name: String,
     token: String,
-    secret: &'static str,
+    key: PrivateKey,
     fingerprint: String,
     heads: Vec<String>,
 }
@@ -76,18 +83,29 @@ impl NewHost<'_> {
     }
 
     fn recover(&self) -> Output {
-        self.through(&["env"])
+        match &self.key {
+            PrivateKey::File(_) => self.through(&["env"]),
+            PrivateKey::Decrypted(key) => {
+                self.through(&["sh", "-c", r#"printf %s "$0" | base64 -d | "$@""#, key])
+            }
+        }
     }
 
     /// Runs the recovery through this program.
     fn through(&self, through: &[&str]) -> Output {
         fs::create_dir_all(self.file("")).unwrap();
-        fs::write(self.file("identity.txt"), self.secret).unwrap();
+        let identity = match &self.key {
+            PrivateKey::File(secret) => {
+                fs::write(self.file("identity.txt"), secret).unwrap();
+                self.file("identity.txt")
+            }
+            PrivateKey::Decrypted(_) => "/dev/stdin".into(),
+        };
         fs::write(self.file("recovery.token"), &self.token).unwrap();
         let mut recover = Command::new(through[0]);
         recover.args(&through[1..]).arg(program("stead-runner"));
         recover.arg("recover").arg("--data").arg(self.data());
-        recover.arg("--identity").arg(self.file("identity.txt"));
+        recover.arg("--identity").arg(identity);
         recover.arg("--token-file").arg(self.file("recovery.token"));
         recover.args(["--fingerprint", &self.fingerprint, "--server", self.server.runner()]);
         recover.args(["--server-key", self.server.fingerprint()]);
@@ -148,12 +166,12 @@ fn a_new_host_continues_from_the_states_and_the_lost_one_is_rejected() {
         token: new_token(&server),
         server: &server,
         name: "second".into(),
-        secret: OTHER,
+        key: PrivateKey::File(OTHER),
         fingerprint: former.clone(),
         heads: vec![],
     };
     assert!(host.refusal().contains("wrong recovery key"), "{}", host.refusal());
-    (host.secret, host.fingerprint) = (SECRET, none);
+    (host.key, host.fingerprint) = (PrivateKey::File(SECRET), none);
     assert!(host.refusal().contains("other keys than the expected fingerprint"));
     host.fingerprint = former.clone();
     host.heads = vec!["api=other/1/hmac-sha256:1:00".into()];
@@ -228,7 +246,7 @@ fn keys_that_a_mistaken_enrolment_replaced_are_recovered_by_a_decision_of_the_ve
         token: new_token(&server),
         server: &server,
         name: "second".into(),
-        secret: SECRET,
+        key: PrivateKey::File(SECRET),
         fingerprint: former,
         heads: vec![],
     };
@@ -245,9 +263,34 @@ fn keys_that_a_mistaken_enrolment_replaced_are_recovered_by_a_decision_of_the_ve
 
 #[test]
 fn an_apply_on_a_destroyed_host_is_not_silently_planned_again() {
+    if terraform_or_skip() {
+        recover_after_an_apply(PrivateKey::File(SECRET));
+    }
+}
+
+#[test]
+fn a_key_of_a_kms_protects_the_recovery_identity() {
     if !terraform_or_skip() {
         return;
     }
+    let Some(moto) = Moto::start_or_skip() else { return };
+    let created = moto.kms("CreateKey", &json!({})).unwrap();
+    let mut encode = Command::new("sh");
+    let plaintext = stdout_of(encode.args(["-c", r#"printf %s "$0" | base64 -w0"#, SECRET]));
+    let context = json!({ "purpose": "stead-recovery" });
+    let key = &created["KeyMetadata"]["KeyId"];
+    let encrypt = json!({ "KeyId": key, "Plaintext": plaintext, "EncryptionContext": context });
+    let ciphertext = moto.kms("Encrypt", &encrypt).unwrap()["CiphertextBlob"].clone();
+    let decrypt = |context: &Value| {
+        moto.kms("Decrypt", &json!({ "CiphertextBlob": ciphertext, "EncryptionContext": context }))
+    };
+    assert!(decrypt(&json!({ "purpose": "other" })).unwrap_err().contains("InvalidCiphertext"));
+    let decrypted = decrypt(&context).unwrap()["Plaintext"].as_str().unwrap().to_owned();
+    recover_after_an_apply(PrivateKey::Decrypted(decrypted));
+}
+
+/// Destroys a host in the middle of an apply, and recovers the install on a new one.
+fn recover_after_an_apply(key: PrivateKey) {
     let server = Server::up();
     let mut lost = install(&server, 4);
     until("the sandbox", TIMEOUT, || !events(&server, "install.sandbox_provisioned").is_empty());
@@ -277,7 +320,7 @@ fn an_apply_on_a_destroyed_host_is_not_silently_planned_again() {
         token: new_token(&server),
         server: &server,
         name: "second".into(),
-        secret: SECRET,
+        key,
         fingerprint: former,
         heads: vec![],
     };

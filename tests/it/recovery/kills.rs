@@ -63,7 +63,7 @@ fn a_recovery_that_is_killed_at_any_step_is_repeated() {
         token: String::new(),
         server: &server,
         name: "listed".into(),
-        secret: SECRET,
+        key: PrivateKey::File(SECRET),
         fingerprint: fingerprint(&lost),
         heads: vec![],
     };
