@@ -169,14 +169,13 @@ impl Decider for Job {
                 }
             },
 
-            Expire { attempt } => match &self.state {
-                Queued { attempt: queued } if *queued == attempt => Ok(vec![expired()]),
-                Queued { attempt } => Err(JobError::AnotherAttempt { attempt: *attempt }),
-                Ended { outcome: Outcome::Failed, execution: None } => Ok(vec![]),
-                NotCreated | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.rejection())
-                }
-            },
+            Expire { attempt } => {
+                let detail = "no runner claimed the job in time".into();
+                self.fail_unclaimed(attempt, FailureReason::QueueExpired, detail)
+            }
+            FailUnclaimed { attempt, detail } => {
+                self.fail_unclaimed(attempt, FailureReason::SpawnFailed, detail)
+            }
 
             FinalizeLog(log) => self.finalize(log),
 
@@ -201,15 +200,32 @@ impl Decider for Job {
     }
 }
 
-fn expired() -> JobEvent {
-    JobEvent::Failed {
-        execution: None,
-        seq: None,
-        reason: FailureReason::QueueExpired,
-        detail: "no runner claimed the job in time".into(),
-        exit_code: None,
-        signal: None,
-        signed: None,
-        not_ended: vec![],
+impl Job {
+    /// Fails a job that no runner has claimed.
+    fn fail_unclaimed(
+        &self,
+        attempt: u32,
+        reason: FailureReason,
+        detail: String,
+    ) -> Result<Vec<JobEvent>, JobError> {
+        match &self.state {
+            State::Queued { attempt: queued } if *queued == attempt => Ok(vec![JobEvent::Failed {
+                execution: None,
+                seq: None,
+                reason,
+                detail,
+                exit_code: None,
+                signal: None,
+                signed: None,
+                not_ended: vec![],
+            }]),
+            State::Queued { attempt } => Err(JobError::AnotherAttempt { attempt: *attempt }),
+            State::Ended { outcome: Outcome::Failed, execution: None } => Ok(vec![]),
+            State::NotCreated
+            | State::Claimed(_)
+            | State::Running(_)
+            | State::OutcomeUnknown(_)
+            | State::Ended { .. } => Err(self.rejection()),
+        }
     }
 }

@@ -2,7 +2,7 @@
 use std::str::FromStr;
 
 use sqlx::{
-    PgPool,
+    Executor as _, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -19,10 +19,23 @@ pub fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
         .options([("search_path", SCHEMA)]))
 }
 
+/// Statement that each connection with durable commits runs first: `synchronous_commit` must not be
+/// off, also if a role or a database sets it. Replication settings, such as `remote_apply`, remain.
+pub(crate) const DURABLE_COMMITS: &str = "select set_config('synchronous_commit', 'on', false) \
+     where current_setting('synchronous_commit') = 'off'";
+
+/// Returns the options of a pool whose commits are durable: data is acknowledged to a caller, or an
+/// event references it.
+pub fn pool() -> PgPoolOptions {
+    PgPoolOptions::new().after_connect(|connection, _about| {
+        Box::pin(async move { connection.execute(DURABLE_COMMITS).await.map(drop) })
+    })
+}
+
 /// Opens a pool of at most this many connections. The [`crate::EventLog`] uses one more.
 ///
 /// # Errors
 /// If a database operation fails.
 pub async fn connect(url: &str, connections: u32) -> Result<PgPool, sqlx::Error> {
-    PgPoolOptions::new().max_connections(connections).connect_with(options(url)?).await
+    pool().max_connections(connections).connect_with(options(url)?).await
 }

@@ -63,7 +63,7 @@ pub use archive::Archives;
 pub use checkpoints::{CheckpointKey, CheckpointKeyRecord, KEY_GRACE as SEAL_LAG};
 pub use clock::Clock;
 pub use commit::{Appended, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, Write};
-pub use connect::connect;
+pub use connect::{connect, pool};
 pub use domain::stream::StreamId;
 pub use encryption::{KeyRing, WrappingKey};
 pub use error::{AppendError, FormatMismatch, LogError};

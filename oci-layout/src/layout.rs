@@ -219,10 +219,11 @@ impl Layout {
 /// Creates a directory with its parents. Syncs each parent, so that a blob that is durable in the
 /// directory does not disappear with the directory after a power failure.
 fn create_durably(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
     let Some(parent) = dir.parent() else { return fs::create_dir_all(dir) };
+    if dir.is_dir() {
+        // Whoever created it may have been killed before the sync.
+        return File::open(parent)?.sync_all();
+    }
     create_durably(parent)?;
     match fs::create_dir(dir) {
         // Another process created it at the same time.

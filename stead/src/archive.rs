@@ -17,7 +17,6 @@ use event_log::{
     Archives,
     archive::{ArchiveError, check},
 };
-use sqlx::postgres::PgPoolOptions;
 
 use crate::database_args::DatabaseArgs;
 
@@ -153,7 +152,7 @@ impl ArchiveArgs {
         let data = self.database.data()?;
         let archives = Archives::at(archives_directory(&data, self.archives.as_deref()));
         let done = self.database.as_owner(&data, async |access: Access| {
-            let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options);
+            let pool = event_log::pool().max_connections(4).connect_with(access.options);
             let pool = pool.await.map_err(ArchiveError::from)?;
             let done = work(&pool, &archives).await;
             pool.close().await;

@@ -12,7 +12,6 @@ use clap::Args;
 use cli::render::Output;
 use domain::image::is_host;
 use event_log::{Archives, Source};
-use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
 
 use crate::{
@@ -95,7 +94,7 @@ impl Up {
         stop: StopSignals,
         output: Output,
     ) -> anyhow::Result<()> {
-        let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
+        let owner = event_log::pool().max_connections(4).connect_with(postgres.owner()).await?;
         let archives = archives_directory(data, self.common.archives.as_deref());
         let keys = api::keys::wrapping::load(&data.join("keys"))?;
         api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;

@@ -14,7 +14,7 @@ use crate::{
     caretaker::Caretaker,
     journey::Journey,
     manifests,
-    pods::Pods,
+    pods::{Pods, WEBHOOK},
     session::{Failure, Outcome, short},
 };
 
@@ -45,6 +45,7 @@ pub(crate) struct TestCluster {
 impl Drop for TestCluster {
     fn drop(&mut self) {
         self.clean();
+        let _best_effort = self.delete_webhook();
     }
 }
 
@@ -65,22 +66,14 @@ impl TestCluster {
         };
         let (pods, caretaker) = (Pods::start(work.join(PODS)), Caretaker::start(second));
         let webhook = pods.configuration();
-        // An app whose process was killed leaves its webhook.
-        let name = webhook["metadata"]["name"].as_str().unwrap_or_default();
-        let kubectl = cluster
-            .kubectl()
-            .args(["delete", "mutatingwebhookconfiguration", name])
-            .arg("--ignore-not-found")
-            .output()
-            .unwrap();
-        if !kubectl.status.success() {
-            return Err(Failure::new(short(&String::from_utf8_lossy(&kubectl.stderr))));
-        }
         let api = ApiProxy::start(&cluster, work)?;
         let before = BTreeSet::new();
         let mut found = TestCluster { cluster, before, _pods: pods, _caretaker: caretaker, api };
-        found.before = found.objects()?.into_keys().collect();
+        // An app whose process was killed leaves its webhook.
+        found.delete_webhook()?;
         found.create(&webhook)?;
+        // The webhook stays between the two installs of the app.
+        found.before = found.objects()?.into_keys().collect();
         Ok(found)
     }
 
@@ -183,6 +176,11 @@ impl TestCluster {
                 let _best_effort = self.delete(object);
             }
         }
+    }
+
+    fn delete_webhook(&self) -> Outcome {
+        let delete = ["delete", "mutatingwebhookconfiguration", WEBHOOK, "--ignore-not-found"];
+        self.kubectl(&delete, None).map(drop)
     }
 
     fn delete(&self, object: &Object) -> Outcome {

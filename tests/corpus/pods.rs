@@ -10,6 +10,8 @@ use std::{
 use ::tests::{Admission, Webhook};
 use serde_json::{Map, Value, json};
 
+/// Name of the configuration of the webhook.
+pub(crate) const WEBHOOK: &str = "stead-corpus";
 /// Image that is on the node.
 const IMAGE: &str = "localhost/busybox:1";
 /// Parts of a pod that depend on the nodes or the programs of the app.
@@ -47,7 +49,7 @@ impl Pods {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "stead-corpus"},
+            "metadata": {"name": WEBHOOK},
             "webhooks": [{
                 "name": "pods.corpus.stead.dev",
                 "clientConfig": self.0.client_config(),

@@ -157,5 +157,7 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    fs::rename(draft, path)
+    fs::rename(draft, path)?;
+    // The event of the owner is appended next: an owner without a token could not log in.
+    path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
 }

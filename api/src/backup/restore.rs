@@ -1,8 +1,8 @@
 //! Restores a backup to a data directory and a database, and verifies the result.
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use event_log::{Archives, EventLog, Options, verify};
-use sqlx::{PgConnection, postgres::PgPoolOptions};
+use sqlx::PgConnection;
 
 use super::{
     ARCHIVES, BackupError, Coverage, KEYS, Progress, REGISTRY, Source, WitnessCheckpoint, files,
@@ -44,7 +44,14 @@ pub fn restore_files(
         files::copy(&source.path(&file.path), &data.join(&file.path), &file.path)?;
     }
     // The user that runs the server must be able to write to the registry.
-    files::set_owner(data, &names)
+    files::set_owner(data, &names)?;
+    // The marker of the restore is removed later: after a power failure, no name may be missing.
+    let directories: BTreeSet<_> = selected
+        .iter()
+        .flat_map(|file| Path::new(&file.path).ancestors().skip(1))
+        .map(|directory| data.join(directory))
+        .collect();
+    directories.iter().try_for_each(|directory| files::sync(directory))
 }
 
 /// Restores the dump into an empty database and verifies the whole log. The log must match the
@@ -75,7 +82,7 @@ pub async fn restore_database(
         command.arg(format!("--dbname={database}")).arg(source.dump());
     })?;
     running.end().await?;
-    let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options.clone()).await?;
+    let pool = event_log::pool().max_connections(4).connect_with(access.options.clone()).await?;
     let position = source.manifest.position;
     let archives = Archives::at(source.path(ARCHIVES));
     let log_source = event_log::Source::new(&pool, &archives, &source.wrapping()?);

@@ -131,7 +131,9 @@ pub(super) fn generate(now: Timestamp) -> CurrentKey {
 
 /// Creates the directory with mode 0700.
 pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| at(path, why))
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    // The keys in the directory are needed as long as the log, which can have another disk.
+    created.and_then(|()| sync_parent(path)).map_err(|why| at(path, why))
 }
 
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {

@@ -124,6 +124,11 @@ impl LogStore {
             .map_err(|Gap { have }| LogError::Gap { have })?;
         if placement.known > 0 {
             let stored = self.read(execution, placement.overlap).await?;
+            if stored.len() < placement.known {
+                // Another server has rewound the stream.
+                *slot = None;
+                return Err(LogError::ConcurrentWrite);
+            }
             if stored != bytes[..placement.known] {
                 return Err(LogError::Divergence);
             }
@@ -172,12 +177,22 @@ impl LogStore {
         length: u64,
         sha256: &Digest,
     ) -> Result<Comparison, LogError> {
-        let (have, digest) = self.measure(execution).await?;
-        Ok(match have.cmp(&length) {
+        let compared = |(have, digest): (u64, Digest)| match have.cmp(&length) {
             std::cmp::Ordering::Less => Comparison::Incomplete(have),
             std::cmp::Ordering::Equal if digest == *sha256 => Comparison::Complete,
             std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => Comparison::Mismatch,
-        })
+        };
+        match compared(self.measure(execution).await?) {
+            Comparison::Incomplete(have) => return Ok(Comparison::Incomplete(have)),
+            Comparison::Complete if self.length(execution).await? == length => {
+                return Ok(Comparison::Complete);
+            }
+            // Another server may have rewound the stream, so that the cached end is wrong.
+            Comparison::Complete | Comparison::Mismatch => {
+                *self.stream(execution).tip.lock().await = None;
+            }
+        }
+        Ok(compared(self.measure(execution).await?))
     }
 
     /// Length and digest of the durable bytes.

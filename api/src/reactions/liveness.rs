@@ -163,6 +163,7 @@ fn timeout(due: &TimeoutCommand) -> &'static str {
             JobCommand::DeclareCancelUnconfirmed { .. } => "cancel_unconfirmed",
             JobCommand::Expire { .. } => "queue_expired",
             JobCommand::Queue(_)
+            | JobCommand::FailUnclaimed { .. }
             | JobCommand::Claim { .. }
             | JobCommand::Report { .. }
             | JobCommand::Reattach { .. }

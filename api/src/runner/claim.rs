@@ -2,13 +2,18 @@
 use axum::{Json, extract::State};
 use domain::{
     ids::{ExecutionId, JobId},
-    job::{Execution, Job, JobCommand, JobError, Outcome, State as JobState},
+    job::{Execution, Job, JobCommand, JobError, LossReason, Outcome, State as JobState},
     runner as aggregate,
 };
 use event_log::SessionGuard;
 use schemas::runner::{Claim, Claimed};
+use tracing::error;
 
-use super::{caller, grant, session};
+use super::{
+    caller,
+    grant::{self, LostManifest},
+    session,
+};
 use crate::{
     dispatch::{CallKind, SessionError},
     execute::{Call, UnitOfWork},
@@ -56,7 +61,40 @@ pub(crate) async fn claim(
         claimed => claimed?,
     };
     let seen = body.checkpoint.as_deref();
-    grant::claim_response(&app, job, (&execution, position), manifest?, seen).await.map(Json)
+    match manifest? {
+        Ok(manifest) => {
+            grant::claim_response(&app, job, (&execution, position), manifest, seen).await.map(Json)
+        }
+        Err(lost) => Err(fail_without_manifest(&app, &runner, job, execution.id, &lost).await?),
+    }
+}
+
+/// Fails a job whose manifest the server lost. The runner that claimed it started nothing, so a run
+/// can retry the step with a new manifest. Otherwise the runner would repeat the claim for ever.
+async fn fail_without_manifest(
+    app: &App,
+    runner: &RunnerCaller,
+    job: JobId,
+    execution: ExecutionId,
+    lost: &LostManifest,
+) -> Result<Problem, Problem> {
+    error!(job.id = %job, manifest = %lost.0, "Lost the manifest of a job; restore the database from a backup");
+    let detail = lost.to_string();
+    let call = caller::call(runner, "/runner/v1/jobs/{job}/claim");
+    let done = app.engine.transact(&call, move |unit| {
+        let detail = detail.clone();
+        Box::pin(async move {
+            let loss_reason = LossReason::NeverSpawned;
+            unit.handle::<Job>(job, JobCommand::DeclareLost { execution, loss_reason }).await?;
+            // Without another attempt, the job has ended.
+            if let JobState::Queued { attempt } = unit.load::<Job>(job).await?.state {
+                unit.handle::<Job>(job, JobCommand::FailUnclaimed { attempt, detail }).await?;
+            }
+            Ok(())
+        })
+    });
+    done.await.map_err(caller::retryable)?;
+    Ok(Problem::new(Code::Expired, format!("claim rejected: {lost}")))
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the

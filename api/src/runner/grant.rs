@@ -4,13 +4,14 @@
 //! was replaced meanwhile. The token, checkpoint and proofs may be newer.
 use std::{collections::BTreeSet, time::Duration};
 
+use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
-    ids::{ExecutionId, JobId},
+    ids::{ExecutionId, JobId, RunnerId},
     job::{Execution, Job, JobEvent, Origin},
     runner::Runner,
 };
-use event_log::{LogError, StoredEvent, StreamId, blob};
+use event_log::{LogError, StoredEvent, StreamId, blob, blob::BlobError};
 use proof::{
     canonical,
     checkpoint::Checkpoint,
@@ -103,27 +104,47 @@ pub(super) async fn claim_position(
 
 /// Stored `job.claimed` event of this execution.
 async fn claim_event(app: &App, job: JobId, held: ExecutionId) -> Result<StoredEvent, Problem> {
+    let found = find_claim(app, job, held).await?;
+    found.ok_or_else(|| Problem::internal(format!("{job} has no claim of {held}")))
+}
+
+async fn find_claim(
+    app: &App,
+    job: JobId,
+    held: ExecutionId,
+) -> Result<Option<StoredEvent>, Problem> {
     if let Some(claimed) = app.dispatch.claim(job, held) {
-        return Ok(claimed);
+        return Ok(Some(claimed));
     }
     let events = app.engine.log().read_stream(&StreamId::of::<Job>(job), 0).await?;
     for stored in events.into_iter().rev() {
         let is_it = |event: &JobEvent| matches!(event, JobEvent::Claimed { execution, .. } if *execution == held);
         if stored.event_type == "job.claimed" && stored.decode()?.iter().any(is_it) {
-            return Ok(stored);
+            return Ok(Some(stored));
         }
     }
-    Err(Problem::internal(format!("{job} has no claim of {held}")))
+    Ok(None)
 }
 
+/// Manifest that the server does not have any more, or whose bytes are damaged.
+#[derive(Debug, thiserror::Error)]
+#[error("the server lost the manifest {0} of the job; start the run or the build again")]
+pub(super) struct LostManifest(pub Digest);
+
 /// Signed manifest of the job.
-pub(super) async fn manifest(app: &App, job: JobId) -> Result<SignedManifest, Problem> {
+///
+/// # Errors
+/// The manifest is lost, or cannot be read now.
+pub(super) async fn manifest(
+    app: &App,
+    job: JobId,
+) -> Result<Result<SignedManifest, LostManifest>, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let work = work.ok_or_else(|| Problem::not_found(job))?;
     let digest = work.manifest;
-    let payload = blob::get(&app.pool, &digest).await?;
-    let missing = || Problem::internal(format!("manifest {digest} of {job} is missing"));
-    let payload = payload.ok_or_else(missing)?;
+    let Some(payload) = stored_manifest(app, &digest).await? else {
+        return Ok(Err(LostManifest(digest)));
+    };
     let secrets = references(&payload);
     let values = match work.origin {
         Origin::Step { install, .. } => {
@@ -135,14 +156,23 @@ pub(super) async fn manifest(app: &App, job: JobId) -> Result<SignedManifest, Pr
     let payload_type = if secrets.is_empty() { MANIFEST_TYPE } else { MANIFEST_V2_TYPE };
     let key = app.keys.current();
     let envelope = dsse::sign(payload_type, &payload, key.manifests_at(app.now()));
-    Ok(SignedManifest { envelope, values })
+    Ok(Ok(SignedManifest { envelope, values }))
+}
+
+/// Returns the bytes of a manifest. `None` if they are lost or damaged.
+async fn stored_manifest(app: &App, digest: &Digest) -> Result<Option<Vec<u8>>, Problem> {
+    match blob::get(&app.pool, digest).await {
+        Ok(payload) => Ok(payload),
+        Err(BlobError::Damaged(_)) => Ok(None),
+        Err(error @ (BlobError::Database(_) | BlobError::Digest(_))) => Err(error.into()),
+    }
 }
 
 /// Returns true if the manifest of the job refers to sensitive values.
 pub(super) async fn has_references(app: &App, job: JobId) -> Result<bool, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
-    let payload = blob::get(&app.pool, &digest).await?.unwrap_or_default();
+    let payload = stored_manifest(app, &digest).await?.unwrap_or_default();
     Ok(!references(&payload).is_empty())
 }
 
@@ -172,48 +202,66 @@ async fn grant(
     fence: Fence,
     claimed: &StoredEvent,
 ) -> Result<Envelope, Problem> {
-    let payload = payload(app, job, execution, fence, claimed).await?;
+    let Execution { id, attempt, runner, deadline, .. } = *execution;
+    let grant = issued(app, job, (id, attempt, runner, deadline), fence, claimed).await?;
+    let payload = canonical::json(&grant).map_err(Problem::internal)?;
     let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
     grants::store(&app.grants, &app.pool, payload).await?;
     Ok(envelope)
 }
 
-/// Digest of the grant of this execution, computed from current data.
-pub(super) async fn digest(
+/// Returns true if the server issued a grant with this digest to the execution. The grant is computed
+/// from the log, because it is stored only after the claim: a crash can lose it. It contains the key of
+/// the runner and the epoch of the log at the time of the claim, which may have changed since.
+pub(super) async fn is_issued(
     app: &App,
     job: JobId,
-    execution: &Execution,
-) -> Result<Digest, Problem> {
-    let claimed = claim_event(app, job, execution.id).await?;
-    let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
-    let payload = payload(app, job, execution, fence, &claimed).await?;
-    blob::digest(&payload).map_err(Problem::internal)
+    held: ExecutionId,
+    digest: &Digest,
+) -> Result<bool, Problem> {
+    let Some(claimed) = find_claim(app, job, held).await? else { return Ok(false) };
+    let event = claimed.decode::<JobEvent>()?.into_iter().next();
+    let Some(JobEvent::Claimed { runner, attempt, deadline, .. }) = event else { return Ok(false) };
+    let epoch = app.engine.log().epoch();
+    let fence = Fence { epoch, position: claimed.position };
+    let mut grant = issued(app, job, (held, attempt, runner, deadline), fence, &claimed).await?;
+    let former = app.engine.load::<Runner>(runner).await?.former_keys.clone();
+    for key in std::iter::once(grant.runner_key.clone()).chain(former) {
+        grant.runner_key = key;
+        for epoch in (0..=epoch).rev() {
+            grant.fence.epoch = epoch;
+            let payload = canonical::json(&grant).map_err(Problem::internal)?;
+            if blob::digest(&payload).map_err(Problem::internal)? == *digest {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
-async fn payload(
+async fn issued(
     app: &App,
     job: JobId,
-    execution: &Execution,
+    (execution, attempt, runner, deadline): (ExecutionId, u32, RunnerId, DateTime<Utc>),
     fence: Fence,
     claimed: &StoredEvent,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Grant, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
-    let runner = app.engine.load::<Runner>(execution.runner).await?;
-    let grant = Grant {
+    let key = app.engine.load::<Runner>(runner).await?.key().cloned();
+    Ok(Grant {
         version: 1,
         log_id: app.engine.log().log_id().to_string(),
         manifest: work.ok_or_else(|| Problem::not_found(job))?.manifest,
         job,
-        execution: execution.id,
-        attempt: execution.attempt,
-        runner: execution.runner,
-        runner_key: runner.key().cloned().unwrap_or_default(),
+        execution,
+        attempt,
+        runner,
+        runner_key: key.unwrap_or_default(),
         fence,
         // The time of the claim, so that a repeated claim gets the same bytes.
         issued_at: claimed.recorded_at,
-        deadline: execution.deadline,
-    };
-    canonical::json(&grant).map_err(Problem::internal)
+        deadline,
+    })
 }
 
 async fn inclusion(

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use event_log::{EventLog, KeyRing, LogError, Source};
 use projections::RebuildError;
-use sqlx::{ConnectOptions as _, Connection as _, PgPool, postgres::PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 use tracing::info;
 
 use super::{Options, loops};
@@ -16,7 +16,7 @@ const MAX_UNTESTED_IDLE: Duration = Duration::from_secs(1);
 pub(super) async fn connect(options: &Options) -> Result<PgPool, sqlx::Error> {
     // Opens one connection without the pool, which would retry and then report only a timeout.
     options.database.connect().await?.close().await?;
-    PgPoolOptions::new()
+    event_log::pool()
         .max_connections(options.connections)
         .acquire_timeout(Duration::from_secs(5))
         // A recently used connection is not checked before use, because that costs a round trip per
@@ -66,7 +66,7 @@ pub(super) async fn prepare_projections(
     log: &EventLog,
 ) -> Result<Option<PgPool>, RebuildError> {
     let Some(owner) = options.owner.clone() else { return Ok(None) };
-    let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
+    let pool = event_log::pool().max_connections(4).connect_lazy_with(owner);
     let source = Source { pool: pool.clone(), ..Source::from(log) };
     projections::projector::prepare(source).await?;
     Ok(Some(pool))

@@ -52,14 +52,12 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
         ));
     }
     let entries = i64::try_from(head.entries).map_err(text)?;
-    // A later head covers the same entries, so the write need not wait for the disk.
     sqlx::query(
-        "with asynchronous as (select set_config('synchronous_commit', 'off', true)), \
-         old as (delete from runner_journal where runner = $1 and journal_id in ( \
+        "with old as (delete from runner_journal where runner = $1 and journal_id in ( \
            select journal_id from runner_journal where runner = $1 and journal_id <> $2 \
            order by received_at desc offset $6)) \
          insert into runner_journal as known (runner, journal_id, entries, head, received_at) \
-         select $1, $2, $3, $4::json, $5 from asynchronous \
+         values ($1, $2, $3, $4::json, $5) \
          on conflict (runner, journal_id) do update set entries = excluded.entries, \
            head = excluded.head, received_at = excluded.received_at \
          where known.entries <= excluded.entries",

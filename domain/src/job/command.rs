@@ -76,6 +76,13 @@ pub enum JobCommand {
         /// attempt waits.
         attempt: u32,
     },
+    /// Fail the job, because the server cannot give it to a runner.
+    FailUnclaimed {
+        /// Number of the attempt that waits. The command fails if a later attempt waits.
+        attempt: u32,
+        /// Explanation for users.
+        detail: String,
+    },
     /// Finalize the log of an ended or lost execution: the log is complete, or the wait for the
     /// rest timed out.
     FinalizeLog(FinalizedLog),

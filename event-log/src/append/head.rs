@@ -7,7 +7,9 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::Pg
 use tokio::time::timeout;
 
 use crate::{
-    LogError, StoredEvent, nodes,
+    LogError, StoredEvent,
+    connect::DURABLE_COMMITS,
+    nodes,
     stored::{COLUMNS, bigint, number},
 };
 
@@ -173,15 +175,12 @@ async fn connect_without_timeout(
     // Planning the append statement for each batch would cost more than running it, so Postgres
     // uses one generic plan. It may make that plan while the tables are still empty. The settings
     // therefore force a plan that finds every row by its key.
-    //
-    // An acknowledged event must be durable, so `synchronous_commit` must not be off.
     let settings = "set plan_cache_mode = force_generic_plan; set jit = off; \
          set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
          set enable_bitmapscan = off; \
-         set default_transaction_isolation = 'read committed'; \
-         select set_config('synchronous_commit', 'on', false) \
-          where current_setting('synchronous_commit') = 'off'";
+         set default_transaction_isolation = 'read committed'";
     connection.execute(settings).await?;
+    connection.execute(DURABLE_COMMITS).await?;
     // The lock timeout is shorter than the response timeout: then the database reports that nothing
     // was written, and the batch is not in doubt.
     let lock_timeout = (response_timeout / 2).as_millis().max(1);

@@ -9,7 +9,7 @@ use super::{
     ArchiveError, Archives, Manifest, check,
     closed_range::{RangeProof, Reader, range_proof},
     corrupt,
-    draft::Draft,
+    draft::{Draft, sync},
     io_error,
     manifest::directory,
 };
@@ -57,6 +57,10 @@ pub async fn create(
     let manifest = verify_files(final_path.clone(), &proof, progress).await?;
     prove_rows(pool, of, &proof, |_| Ok(())).await?;
     let (_, sha256) = Manifest::read(&final_path, None)?;
+    // A crash may also have prevented the sync of its name. The rows can be dropped only if the archive
+    // remains after a power failure.
+    let directories = [Some(final_path.as_path()), Some(above), above.parent()];
+    directories.into_iter().flatten().filter(|path| path.is_dir()).try_for_each(sync)?;
     record_archive(pool, of, &sha256).await?;
     Ok(manifest)
 }

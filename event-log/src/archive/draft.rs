@@ -133,7 +133,7 @@ impl Draft {
 }
 
 /// Flushes the entries of a directory to disk.
-fn sync(directory: &Path) -> Result<(), ArchiveError> {
+pub(super) fn sync(directory: &Path) -> Result<(), ArchiveError> {
     fs::File::open(directory).and_then(|open| open.sync_all()).map_err(io_error(directory))
 }
 

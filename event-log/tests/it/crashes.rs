@@ -1,5 +1,7 @@
 //! A crash of Postgres between data and the event that references it. The append is repeated after
 //! the restart, so the data must be durable before.
+use crate::support;
+
 use domain::digest::Digest;
 use event_log::{
     KeyRing, Options, WrappingKey, blob,
@@ -36,4 +38,17 @@ async fn data_for_an_event_survives_a_crash_before_the_event() {
     let read = data::get(&database.pool, log.key_ring(), id).await.unwrap();
     assert_eq!(read, Read::Found(b"details".to_vec()));
     cluster.stop().unwrap();
+}
+
+#[tokio::test]
+async fn commits_are_durable_although_the_database_is_configured_otherwise() {
+    let database = support::database().await;
+    let name: String =
+        sqlx::query_scalar("select current_database()").fetch_one(&database.pool).await.unwrap();
+    support::run(&database, &format!("alter database \"{name}\" set synchronous_commit = off"))
+        .await;
+    let pool = event_log::connect(&database.url, 1).await.unwrap();
+    let setting: String =
+        sqlx::query_scalar("show synchronous_commit").fetch_one(&pool).await.unwrap();
+    assert_eq!(setting, "on");
 }

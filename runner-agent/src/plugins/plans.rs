@@ -144,8 +144,15 @@ fn keep(
     if dir.exists() {
         fs::remove_dir_all(&dir).doing(context)?;
     }
+    // A user approves the plan next, so its files must remain after a power failure.
+    let sync = |dir: &Path| fs::File::open(dir).and_then(|dir| dir.sync_all()).doing(context);
+    let beside = staging.path().join("beside");
+    if beside.is_dir() {
+        sync(&beside)?;
+    }
+    sync(staging.path())?;
     fs::rename(staging.keep(), &dir).doing(context)?;
-    fs::File::open(plans).and_then(|plans| plans.sync_all()).doing(context)
+    sync(plans)
 }
 
 /// Returns the details with a salt that only this runner can compute.

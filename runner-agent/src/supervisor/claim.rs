@@ -2,6 +2,7 @@
 //! names the rule.
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use domain::ids::{ExecutionId, JobId};
 use reqwest::Method;
 use schemas::{
@@ -9,7 +10,7 @@ use schemas::{
     manifest::Manifest,
     runner::{Claim, Claimed, JobKind, RefusedBy, SessionOpened},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{
@@ -34,6 +35,8 @@ use crate::{
 /// runner releases its slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest time for a conclusive response to a claim.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait until the runner can fetch an unknown server key that signed a claim. Servers read
 /// new keys at shorter intervals.
 const KEY_ROTATION_TIMEOUT: Duration = Duration::from_secs(8);
@@ -195,7 +198,14 @@ async fn send_claim(
         checkpoint: agent.witness.last()?,
     };
     let request = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
-    match agent.client.send::<Claimed>(&request).await {
+    // The client repeats a request without a conclusive response. The lock of the claims delays all
+    // other jobs and the next session, so a server that cannot respond to one claim must not hold it.
+    let sent = timeout(CLAIM_TIMEOUT, agent.client.send::<Claimed>(&request)).await;
+    let seconds = CLAIM_TIMEOUT.as_secs();
+    let sent = sent.with_context(|| {
+        format!("cannot claim the job: no conclusive response from the server within {seconds} s")
+    })?;
+    match sent {
         Ok(response) => Ok(Some(response)),
         Err(rejection) => {
             info!(job.id = %job, error = %rejection, "Cannot claim the job: the server rejected the claim");

@@ -68,6 +68,9 @@ pub fn remove(data: &Data, input: &str) -> io::Result<bool> {
     let path = data.path(DIRECTORY).join(format!("{input}.json"));
     let exists = path.try_exists()?;
     data::remove(&path)?;
+    if exists {
+        data::sync_parent(&path)?;
+    }
     Ok(exists)
 }
 

@@ -7,17 +7,13 @@ use domain::{
     ids::{ExecutionId, JobId},
     job::{Execution, Job, JobEvent, SignedResult, State},
 };
-use event_log::blob;
 use proof::{
     canonical,
     dsse::{self, Envelope},
 };
-use schemas::{
-    manifest::Grant,
-    runner::{
-        FailureReason, Finished, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, SignedLog,
-        Statement,
-    },
+use schemas::runner::{
+    FailureReason, Finished, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, SignedLog,
+    Statement,
 };
 
 use super::keys;
@@ -69,7 +65,7 @@ pub(super) async fn check(
         return Err(invalid_statement("its manifest is not the manifest of the job"));
     }
     if let Some(stated) = &statement.grant {
-        check_grant(app, job, &loaded, body.execution, stated).await?;
+        check_grant(app, job, body.execution, stated).await?;
     }
     check_outputs(app, job, body, &statement).await?;
     let statement =
@@ -145,29 +141,17 @@ impl StatementFields {
     }
 }
 
-/// Checks that the statement's grant is the grant of this execution. First recomputes the grant
-/// from current data. If the digest differs, for example because the runner's key has changed, uses
-/// the stored grant with the stated digest.
+/// Checks that the statement's grant is a grant of this execution.
 async fn check_grant(
     app: &App,
     job: JobId,
-    loaded: &Job,
     execution: ExecutionId,
     stated: &Digest,
 ) -> Result<(), Problem> {
-    if let Some(claimed) = execution_of(loaded, execution)
-        && grant::digest(app, job, claimed).await? == *stated
-    {
+    if grant::is_issued(app, job, execution, stated).await? {
         return Ok(());
     }
-    let bytes = blob::get(&app.pool, stated).await?;
-    let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
-    let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
-    if fits {
-        Ok(())
-    } else {
-        Err(invalid_statement("its grant is unknown or belongs to another execution"))
-    }
+    Err(invalid_statement("its grant is unknown or belongs to another execution"))
 }
 
 fn execution_of(job: &Job, execution: ExecutionId) -> Option<&Execution> {

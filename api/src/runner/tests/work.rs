@@ -255,6 +255,36 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
 }
 
 #[tokio::test]
+async fn a_job_whose_manifest_is_lost_fails_and_its_runner_continues() {
+    // given a job whose manifest the database lost, and another one whose manifest is damaged
+    let world = World::new().await;
+    let (agent, install) = ready(&world).await;
+    for change in
+        ["delete from blob where digest = $1", "update blob set bytes = '' where digest = $1"]
+    {
+        let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
+        let work = world.app.engine.load::<Job>(job).await.unwrap().work.unwrap();
+        let digest = work.manifest.to_string();
+        sqlx::query(change).bind(&digest).execute(&world.app.pool).await.unwrap();
+        // when the runner claims it, and repeats the claim
+        world.claim(&agent, job, "c1").await.rejected(410, "expired");
+        world.claim(&agent, job, "c1").await.rejected(410, "expired");
+        // then it has failed without a start, so a run can retry the step
+        assert_eq!(world.event_types(job).await, ["queued", "claimed", "requeued", "failed"]);
+        let state = world.app.engine.load::<Job>(job).await.unwrap();
+        assert!(state.changed_nothing(), "{state:?}");
+        sqlx::query("delete from blob where digest = $1")
+            .bind(&digest)
+            .execute(&world.app.pool)
+            .await
+            .unwrap();
+    }
+    // and the runner claims other jobs
+    let other = world.queue(install, JobKind::Plan, JobClass::Pure).await;
+    world.claim(&agent, other, "c2").await.ok();
+}
+
+#[tokio::test]
 async fn plan_by_a_replaced_key_must_be_signed_again() {
     // given another server that has cached the runner's key, and a runner that replaces its key at
     // this server

@@ -88,6 +88,21 @@ pub fn cancel(force: bool) -> JobCommand {
 pub fn unconfirmed(execution: ExecutionId) -> JobCommand {
     JobCommand::DeclareCancelUnconfirmed { execution }
 }
+pub fn unclaimed(reason: FailureReason, detail: &str) -> JobEvent {
+    JobEvent::Failed {
+        execution: None,
+        seq: None,
+        reason,
+        detail: detail.into(),
+        exit_code: None,
+        signal: None,
+        signed: None,
+        not_ended: vec![],
+    }
+}
+pub fn fail_unclaimed(attempt: u32) -> JobCommand {
+    JobCommand::FailUnclaimed { attempt, detail: "lost".into() }
+}
 pub fn finalize_log(execution: ExecutionId) -> JobCommand {
     JobCommand::FinalizeLog(log(execution))
 }

@@ -68,7 +68,8 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
         JobCommand::DeclareCancelUnconfirmed { .. } => {
             ("cancel unconfirmed", Some(JobCommand::Expire { attempt: 1 }))
         }
-        JobCommand::Expire { .. } => ("expire: first", Some(finalize_log(by))),
+        JobCommand::Expire { .. } => ("expire: first", Some(fail_unclaimed(1))),
+        JobCommand::FailUnclaimed { .. } => ("fail unclaimed: first", Some(finalize_log(by))),
         JobCommand::FinalizeLog(_) => ("finalize log", Some(diverge(by))),
         JobCommand::RecordDivergence { .. } => {
             ("log diverged", Some(record_late(by, 9, success())))
