@@ -367,6 +367,14 @@ CREATE TABLE stead.webhook_endpoint (
     created_at timestamp with time zone NOT NULL,
     replaced_at timestamp with time zone
 );
+CREATE TABLE stead.wrapped_seed (
+    install text NOT NULL COLLATE pg_catalog."C",
+    runner text NOT NULL COLLATE pg_catalog."C",
+    recipient text NOT NULL COLLATE pg_catalog."C",
+    generation bigint NOT NULL,
+    wrapped text NOT NULL,
+    stored_at timestamp with time zone NOT NULL
+);
 ALTER TABLE ONLY stead.job_log ATTACH PARTITION stead.job_log_default DEFAULT;
 ALTER TABLE ONLY stead.log_event ATTACH PARTITION stead.log_event_default DEFAULT;
 ALTER TABLE ONLY stead.blob
@@ -461,6 +469,8 @@ ALTER TABLE ONLY stead.webhook_delivery
     ADD CONSTRAINT webhook_delivery_pkey PRIMARY KEY (webhook, "position");
 ALTER TABLE ONLY stead.webhook_endpoint
     ADD CONSTRAINT webhook_endpoint_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY stead.wrapped_seed
+    ADD CONSTRAINT wrapped_seed_pkey PRIMARY KEY (install, runner, recipient);
 CREATE INDEX blob_subject ON stead.blob USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE INDEX blob_upload_created_at ON stead.blob_upload USING btree (created_at);
 CREATE INDEX blob_upload_runner ON stead.blob_upload USING btree (runner);
@@ -549,3 +559,4 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.ui_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.upload_charge TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.webhook_delivery TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.webhook_endpoint TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.wrapped_seed TO stead_app;

@@ -34,12 +34,12 @@ use crate::{
     problem::{Code, Problem},
     sensitive,
     state::App,
-    state_versions,
+    state_versions, wrapped_seeds,
 };
 
 /// Tables to which a concurrent writer could still write copies. States have locks of their own,
 /// because storing a large one may take longer than the others can wait.
-const WRITABLE_TABLES: [&str; 8] = [
+const WRITABLE_TABLES: [&str; 9] = [
     "log_snapshot",
     "log_command",
     "job_log",
@@ -48,6 +48,7 @@ const WRITABLE_TABLES: [&str; 8] = [
     "principal_name",
     "subject_data",
     "sensitive_value",
+    "wrapped_seed",
 ];
 
 /// Result of an erasure.
@@ -86,6 +87,7 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     let all_ids: Vec<String> = all.iter().map(ToString::to_string).collect();
     data::erase(&app.pool, &all_ids).await?;
     sensitive::erase(&app.pool, &all_ids).await?;
+    wrapped_seeds::erase(&app.pool, &all_ids).await?;
     state_versions::erase(&app.pool, &all_ids).await?;
     clear_dead_letter_reasons(app, &copies).await?;
     let blobs = blob::Erased { subjects: &all_ids, digests: &digests, executions: &executions };
@@ -185,7 +187,7 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
 /// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
 /// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
-    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, sensitive_value, state_version, job_log";
+    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, sensitive_value, state_version, wrapped_seed, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(error = %why, "Cannot vacuum; deleted rows stay on the disk until autovacuum");
     }
@@ -233,6 +235,12 @@ async fn remaining(
     if left > 0 {
         found.push(format!(
             "{left} plan details remain after their erasure; run `stead subjects shred ID --reason …` again with the id of an erased subject"
+        ));
+    }
+    let seeds = wrapped_seeds::not_erased(&app.pool, &ids).await?;
+    if seeds > 0 {
+        found.push(format!(
+            "{seeds} wrapped seeds remain after their erasure; run `stead subjects shred ID --reason …` again with the id of an erased subject"
         ));
     }
     let states = state_versions::not_erased(&app.pool, &ids).await?;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::{
     caller::{Caller, guard, identify, require_current},
-    runner_caller::{JobCaller, RunnerCaller},
+    runner_caller::{JobCaller, RunnerCaller, revoked},
 };
 use crate::problem::{Code, Problem};
 

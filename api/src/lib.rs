@@ -50,6 +50,7 @@ mod tasks;
 mod ui;
 mod usecases;
 mod webhooks;
+mod wrapped_seeds;
 mod write_behind;
 
 // Public items for the other crates. Everything else in these modules is private to this crate.

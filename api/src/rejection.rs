@@ -57,6 +57,7 @@ impl From<InstallError> for Problem {
             InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
             | InstallError::HasRunner { .. }
+            | InstallError::AlreadyRecovered { .. }
             | InstallError::HasResources
             | InstallError::NotFirstProvision
             | InstallError::NoSuchComponent { .. }
@@ -261,7 +262,7 @@ impl From<EnrolmentError> for Problem {
             EnrolmentError::Expired => Code::TokenExpired,
             EnrolmentError::Revoked => Code::TokenRevoked,
             EnrolmentError::AlreadyUsed => Code::EnrolmentRedeemed,
-            EnrolmentError::AlreadyIssued => Code::Rejected,
+            EnrolmentError::AlreadyIssued | EnrolmentError::TooManyOffers { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -286,6 +287,10 @@ impl From<RunnerError> for Problem {
             RunnerError::InstallRequired | RunnerError::InstallNotAllowed => Code::Invalid,
             RunnerError::AlreadyEnrolled
             | RunnerError::KeyWasReplaced
+            | RunnerError::NoFormerKeys
+            | RunnerError::KeysWereReplaced
+            | RunnerError::NotChosen { .. }
+            | RunnerError::InstallKeysDiffer
             | RunnerError::GenerationNotLater { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())

@@ -3,6 +3,7 @@
 //! | module | call |
 //! |---|---|
 //! | [`enrol`], [`token`], [`rekey`] | identity of a runner |
+//! | [`recovery`] | keys of an install on a new host |
 //! | [`session`] | session of an agent process, and recovery of the executions of the previous session |
 //! | [`poll`] | long poll |
 //! | [`claim`] | claim a job: manifest, grant and proofs |
@@ -30,6 +31,7 @@ mod install_keys;
 pub(crate) mod log;
 pub(crate) mod poll;
 mod reconnect;
+pub(crate) mod recovery;
 pub(crate) mod rekey;
 mod resume;
 pub(crate) mod session;
@@ -45,6 +47,7 @@ const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;
 pub(crate) fn routes() -> OpenApiRouter<App> {
     let calls = OpenApiRouter::new()
         .routes(routes!(enrol::enrol))
+        .routes(routes!(recovery::offer))
         .routes(routes!(token::token))
         .routes(routes!(rekey::rekey))
         .routes(routes!(session::open))

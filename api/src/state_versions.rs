@@ -8,10 +8,13 @@
 //! other lineage              after an empty state or a decision, else a conflict
 //! ```
 mod fence;
+mod hold;
 mod keep;
 mod order;
 mod read;
 mod uploads;
+
+use std::collections::BTreeMap;
 
 use domain::{
     decider::Timestamp,
@@ -24,6 +27,7 @@ use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub(crate) use self::{
     fence::{Beginning, Begun, begin, begun, decide, log_position},
+    hold::hold,
     keep::{Named, mark_named},
     order::{Conflict, Place, Replaces},
     read::{find, has},
@@ -212,6 +216,19 @@ async fn newest_in(
 /// Returns the newest version of a component, without its ciphertext.
 pub(crate) async fn newest(pool: &PgPool, of: Of<'_>) -> Result<Option<StateHead>, sqlx::Error> {
     newest_in(&mut *pool.acquire().await?, of).await
+}
+
+/// Returns the newest version of each component of an install.
+pub(crate) async fn newest_of_install(
+    connection: &mut PgConnection,
+    install: InstallId,
+) -> Result<BTreeMap<String, StateHead>, sqlx::Error> {
+    let sql = format!(
+        "select distinct on (component) component, {COLUMNS} from state_version where install = $1 \
+         order by component, number desc"
+    );
+    let rows = sqlx::query(&sql).bind(install.to_string()).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get("component")?, head(row)?))).collect()
 }
 
 fn head(row: &PgRow) -> Result<StateHead, sqlx::Error> {

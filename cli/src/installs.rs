@@ -10,8 +10,9 @@ mod stack;
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
+use domain::ids::RunnerId;
 use schemas::control::{
-    installs::{CreateInstall, InstallsQuery, StateQuery},
+    installs::{CreateEnrolmentToken, CreateInstall, InstallsQuery, StateQuery},
     runs::RequestedKind,
 };
 
@@ -170,10 +171,20 @@ Example: the customer ran `stead-runner fingerprint` and sent the fingerprint by
     #[command(after_help = "\
 Example: the runner's host is lost
   stead runners revoke rnr_01JD… --reason 'host was lost'
-  stead installs create-enrolment-token acme")]
+  stead installs create-enrolment-token acme
+
+A runner with new keys enrolled by mistake before the customer recovered the keys of the lost one, rnr_01JC…:
+  stead runners revoke rnr_01JD… --reason 'enrolled by mistake'
+  stead installs create-enrolment-token acme --recover-from rnr_01JC…
+
+Never recover the keys of a host that may be in other hands: a thief can use them with this token.")]
     CreateEnrolmentToken {
         /// Name or id of the install
         install: String,
+        /// Former runner whose keys the customer recovers with the token, although another runner has
+        /// replaced them
+        #[arg(long, value_name = "RUNNER")]
+        recover_from: Option<RunnerId>,
     },
 }
 
@@ -241,8 +252,9 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::AutoApprove(args) => change::auto_approve(&context, args).await,
         Installs::AcceptState(args) => accept_state::run(&context, args).await,
         Installs::Pin(args) => pin::run(&context, args).await,
-        Installs::CreateEnrolmentToken { install } => {
-            let issued = context.client.create_enrolment_token(&install).await?;
+        Installs::CreateEnrolmentToken { install, recover_from } => {
+            let body = CreateEnrolmentToken { recover_from };
+            let issued = context.client.create_enrolment_token(&install, &body).await?;
             context.screen.print_one(&issued, |screen| output::issued(&issued, screen))
         }
     }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
 use domain::ids::InstallId;
 use install_keys::{Fingerprint, Of, PublicKeys};
-use schemas::control::installs::Install;
+use schemas::{
+    control::installs::{FormerKeys, Install},
+    runner::{InstallPublicKeys, succession_is_signed},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{failure::Failure, settings::Credentials};
@@ -40,6 +43,34 @@ pub(crate) fn fingerprint(install: &Install) -> Option<Fingerprint> {
     let keys = install.keys.as_ref()?;
     let public = PublicKeys::parse(keys.generation, &keys.encryption_key, &keys.signing_key)?;
     Some(public.fingerprint(&Of { log_id: &keys.log_id, install: install.id }))
+}
+
+/// Returns whether the keys succeed the pinned ones: each former generation signed the next one, when
+/// the customer recovered the install on another host.
+fn succeeds(install: &Install, pinned: &str) -> bool {
+    let Some(keys) = &install.keys else { return false };
+    let public = |generation, encryption: &String, signing: &String| InstallPublicKeys {
+        generation,
+        encryption_key: encryption.clone(),
+        signing_key: signing.clone(),
+        signature: String::new(),
+    };
+    let mut next = public(keys.generation, &keys.encryption_key, &keys.signing_key);
+    for former in &keys.former {
+        let FormerKeys { generation, encryption_key, signing_key, signature } = former;
+        let of = (keys.log_id.as_str(), install.id);
+        let is_later = *generation < next.generation;
+        if !is_later || !succession_is_signed(of, &next, signing_key, signature) {
+            return false;
+        }
+        let parsed = PublicKeys::parse(*generation, encryption_key, signing_key);
+        let of = Of { log_id: &keys.log_id, install: install.id };
+        if parsed.is_some_and(|parsed| parsed.fingerprint(&of).to_string() == pinned) {
+            return true;
+        }
+        next = public(*generation, encryption_key, signing_key);
+    }
+    false
 }
 
 /// Refuses an install that the user did not name: its keys belong to another party.
@@ -90,7 +121,10 @@ impl Pins {
             return PinStatus::NotPinned;
         };
         match fingerprint(install) {
-            Some(shown) if shown.to_string() == *pinned && *name == install.name => {
+            Some(shown)
+                if *name == install.name
+                    && (shown.to_string() == *pinned || succeeds(install, pinned)) =>
+            {
                 PinStatus::Pinned
             }
             Some(_) | None => PinStatus::Differs { pinned: pinned.clone() },
@@ -158,5 +192,57 @@ mod tests {
         }
         // The server renames a pinned install: the name is part of the pin.
         assert!(matches!(pins.status(&install(OTHER_ID, "acme")), PinStatus::Differs { .. }));
+    }
+
+    #[test]
+    fn keys_that_succeed_the_pinned_ones_are_pinned() {
+        use install_keys::{InstallKeys, Seed};
+        use schemas::runner::succession;
+        let id: InstallId = ID.parse().unwrap();
+        let keys = |generation| InstallKeys::new(&Seed::from_bytes(&[7; 32]), generation);
+        let public = |generation: u32| {
+            let public = keys(generation).public();
+            let (encryption_key, signing_key) = (public.encryption_hex(), public.signing_hex());
+            InstallPublicKeys { generation, encryption_key, signing_key, signature: String::new() }
+        };
+        let former = |generation: u32| {
+            let signed = succession("01LOG", id, &public(generation + 1));
+            let signature = keys(generation).sign_succession(&signed);
+            let InstallPublicKeys { encryption_key, signing_key, .. } = public(generation);
+            let signature = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, signature);
+            FormerKeys { generation, encryption_key, signing_key, signature }
+        };
+        let shown = |generation: u32, former: Vec<FormerKeys>| {
+            let mut install = install(ID, "acme");
+            let InstallPublicKeys { encryption_key, signing_key, .. } = public(generation);
+            let log_id = "01LOG".into();
+            let keys = schemas::control::installs::InstallKeys {
+                log_id,
+                generation,
+                encryption_key,
+                signing_key,
+                former,
+            };
+            install.keys = Some(keys);
+            install
+        };
+        let mut pins = Pins::default();
+        let first = shown(1, vec![]);
+        pins.pin(&first, fingerprint(&first).unwrap());
+        assert_eq!(pins.status(&shown(2, vec![former(1)])), PinStatus::Pinned);
+        assert_eq!(pins.status(&shown(3, vec![former(2), former(1)])), PinStatus::Pinned);
+        let mut forged = former(1);
+        forged.signature = former(2).signature;
+        let mut renamed = shown(2, vec![former(1)]);
+        renamed.name = "globex".into();
+        for other in [
+            shown(2, vec![]),
+            shown(2, vec![forged]),
+            shown(3, vec![former(1)]),
+            shown(3, vec![former(2)]),
+            renamed,
+        ] {
+            assert!(matches!(pins.status(&other), PinStatus::Differs { .. }), "{other:?}");
+        }
     }
 }

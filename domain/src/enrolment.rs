@@ -18,6 +18,9 @@ pub use error::EnrolmentError;
 pub use event::EnrolmentEvent;
 pub use state::{Enrolment, EnrolmentToken, Purpose, Redemption};
 
+/// Maximum number of offers for a token.
+const MAX_OFFERS: u32 = 100;
+
 impl Decider for Enrolment {
     const NAME: &'static str = "enrolment";
     type Command = EnrolmentCommand;
@@ -33,19 +36,25 @@ impl Decider for Enrolment {
         let Some(issue) = &self.issue else {
             return match command {
                 Issue(issue) => Ok(vec![EnrolmentEvent::Issued(issue)]),
-                Redeem(_) | Revoke { .. } => Err(EnrolmentError::NotFound),
+                Redeem(_) | OfferRecovery | Revoke { .. } => Err(EnrolmentError::NotFound),
             };
         };
         match command {
             Issue(new) if new == *issue => Ok(vec![]),
             Issue(_) => Err(EnrolmentError::AlreadyIssued),
-            Redeem(_) if self.revoked => Err(EnrolmentError::Revoked),
-            Redeem(_) if now >= issue.expires_at => Err(EnrolmentError::Expired),
+            Redeem(_) | OfferRecovery if self.revoked => Err(EnrolmentError::Revoked),
+            Redeem(_) | OfferRecovery if now >= issue.expires_at => Err(EnrolmentError::Expired),
             Redeem(redemption) => match &self.redeemed {
                 None => Ok(vec![EnrolmentEvent::Redeemed(redemption)]),
                 Some(existing) if existing.identity_key == redemption.identity_key => Ok(vec![]),
                 Some(_) => Err(EnrolmentError::AlreadyUsed),
             },
+            // Later, anyone who finds the used token could read the offer.
+            OfferRecovery if self.redeemed.is_some() => Err(EnrolmentError::AlreadyUsed),
+            OfferRecovery if self.offers >= MAX_OFFERS => {
+                Err(EnrolmentError::TooManyOffers { most: MAX_OFFERS })
+            }
+            OfferRecovery => Ok(vec![EnrolmentEvent::RecoveryOffered]),
             Revoke { .. } if self.revoked => Ok(vec![]),
             Revoke { .. } if self.redeemed.is_some() => Err(EnrolmentError::AlreadyUsed),
             Revoke { by, reason } => Ok(vec![EnrolmentEvent::Revoked { by, reason }]),
@@ -56,6 +65,7 @@ impl Decider for Enrolment {
         match event {
             EnrolmentEvent::Issued(issue) => self.issue = Some(issue),
             EnrolmentEvent::Redeemed(redemption) => self.redeemed = Some(redemption),
+            EnrolmentEvent::RecoveryOffered => self.offers += 1,
             EnrolmentEvent::Revoked { .. } => self.revoked = true,
         }
     }

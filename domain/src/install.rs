@@ -12,6 +12,7 @@ mod command;
 mod error;
 mod event;
 mod output_versions;
+mod recovery;
 mod reserve;
 mod state;
 mod state_versions;
@@ -22,6 +23,7 @@ pub use command::{InstallCommand, Resource, ResourceChange, StepResult};
 pub use error::InstallError;
 pub use event::InstallEvent;
 pub use output_versions::OutputVersions;
+pub use recovery::Recovery;
 pub use state::{Admitted, BeforeApply, Deployed, FirstProvision, Holder, Install, Sandbox, Stack};
 pub use state_versions::{KnownState, is_component_name};
 
@@ -139,6 +141,7 @@ impl Decider for Install {
             InstallCommand::RecordStateArrival { name, state, is_decided } => {
                 Ok(self.record_state_arrival(name, state, is_decided))
             }
+            InstallCommand::Recover(recovery) => self.recover(recovery),
             InstallCommand::RecordResult { run, step, result } => {
                 self.record_result(run, step, result)
             }

@@ -4,6 +4,7 @@
 //! enable a runner separately, and neither can reverse the decision of the other side. The log
 //! records disconnects and reconnects, but no polls and sessions.
 use crate::{
+    actor::Actor,
     decider::{Decider, Timestamp},
     ids::InstallId,
 };
@@ -17,7 +18,9 @@ mod tests;
 pub use command::RunnerCommand;
 pub use error::RunnerError;
 pub use event::RunnerEvent;
-pub use state::{Host, Identity, InstallPublicKeys, Refusal, RefusedBy, Runner, RunnerMode, Side};
+pub use state::{
+    Host, Identity, InstallPublicKeys, Refusal, RefusedBy, Runner, RunnerMode, Side, WrappedSeed,
+};
 
 type Decision = Result<Vec<RunnerEvent>, RunnerError>;
 
@@ -37,6 +40,7 @@ impl Decider for Runner {
                 }
                 Rekey { .. }
                 | ReplaceInstallKeys(_)
+                | ChangeRecoveryRecipients { .. }
                 | RequestRekey { .. }
                 | Disconnect { .. }
                 | Reconnect
@@ -54,6 +58,10 @@ impl Decider for Runner {
         match command {
             Enrol(new) if new == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
+            // A user may have revoked the runner of a lost host before its successor does.
+            Revoke { by: by @ Actor::Runner(_), reason } => {
+                unless_done(self.replaced, RunnerEvent::Revoked { by, reason })
+            }
             Revoke { by, reason } => unless_done(self.revoked, RunnerEvent::Revoked { by, reason }),
             // A revoked runner can still become disconnected. The next arm rejects the remaining
             // commands.
@@ -63,6 +71,7 @@ impl Decider for Runner {
             ),
             Rekey { .. }
             | ReplaceInstallKeys(_)
+            | ChangeRecoveryRecipients { .. }
             | RequestRekey { .. }
             | Reconnect
             | Drain { .. }
@@ -87,13 +96,17 @@ impl Decider for Runner {
                 Err(RunnerError::InstallNotAllowed)
             }
             ReplaceInstallKeys(keys) => match &identity.install_keys {
+                None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
                 Some(recorded) if recorded.is_same(&keys) => Ok(vec![]),
-                Some(recorded) if keys.generation <= recorded.generation => {
-                    let (generation, recorded) = (keys.generation, recorded.generation);
-                    Err(RunnerError::GenerationNotLater { generation, recorded })
-                }
-                Some(_) | None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
+                Some(_) => Err(RunnerError::InstallKeysDiffer),
             },
+            ChangeRecoveryRecipients { .. } if identity.install.is_none() => {
+                Err(RunnerError::InstallNotAllowed)
+            }
+            ChangeRecoveryRecipients { recipients } => unless_done(
+                self.recipients == recipients,
+                RunnerEvent::RecoveryRecipientsChanged { recipients },
+            ),
             RequestRekey { by, reason } => {
                 unless_done(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
@@ -135,6 +148,7 @@ impl Decider for Runner {
                     identity.install_keys = Some(keys);
                 }
             }
+            RunnerEvent::RecoveryRecipientsChanged { recipients } => self.recipients = recipients,
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
             RunnerEvent::Disconnected { last_contact_at, stopped } => {
                 (self.disconnected_since, self.stopped) = (Some(last_contact_at), stopped);
@@ -148,7 +162,10 @@ impl Decider for Runner {
             RunnerEvent::Enabled { side, .. } => {
                 self.disabled.remove(&side);
             }
-            RunnerEvent::Revoked { .. } => self.revoked = true,
+            RunnerEvent::Revoked { by, .. } => {
+                self.revoked = true;
+                self.replaced |= matches!(by, Actor::Runner(_));
+            }
             RunnerEvent::Refused(refusal) => self.store_refusal(refusal),
             RunnerEvent::CloneSuspected { .. } | RunnerEvent::ForgerySuspected { .. } => {}
         }

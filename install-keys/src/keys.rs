@@ -1,6 +1,7 @@
 //! Keys of an install, and the narrower keys of one component.
 use std::fmt;
 
+use ed25519_dalek::Signer as _;
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -42,6 +43,26 @@ impl InstallKeys {
         let keys = KeySet::derive(&self.secret, self.generation);
         let signing = keys.signing.verifying_key();
         PublicKeys::of(self.generation, keys.public_encryption(), signing)
+    }
+
+    /// Returns the keys of the next generation, which a recovery begins.
+    pub fn successor(&self) -> Self {
+        InstallKeys { generation: self.generation + 1, ..self.clone() }
+    }
+
+    /// Signs the keys that succeed these ones. `pre_authentication` is DSSE, which no other signature
+    /// of these keys covers.
+    pub fn sign_succession(&self, pre_authentication: &[u8]) -> [u8; 64] {
+        self.key_set().signing.sign(pre_authentication).to_bytes()
+    }
+
+    /// Returns the seed, to store it.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    pub(crate) fn key_set(&self) -> KeySet {
+        KeySet::derive(&self.secret, self.generation)
     }
 
     /// Derives the keys of one component.

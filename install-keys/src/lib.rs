@@ -29,6 +29,7 @@ mod error;
 pub mod format;
 mod keys;
 mod public;
+mod recovery;
 mod seed;
 
 pub use rand_core::CryptoRng;
@@ -41,6 +42,7 @@ pub use self::{
     error::Error,
     keys::{ComponentKeys, InstallKeys},
     public::{Fingerprint, FingerprintError, PublicKeys},
+    recovery::{Recipient, Recovered, RecoveryError, RecoveryIdentity, WrappedSeed},
     seed::Seed,
 };
 

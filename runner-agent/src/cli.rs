@@ -2,6 +2,7 @@
 mod args;
 mod journal;
 mod publishers;
+mod recovery;
 mod secret;
 mod state;
 
@@ -116,6 +117,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Policy { command }) => choose_policy(&look()?, command),
         Some(Command::Publishers { command }) => publishers::run(command, &look()?),
         Some(Command::Secret { command }) => secret::run(command, &look()?),
+        Some(Command::Recovery { command }) => recovery::run(command, &look()?),
+        Some(Command::Recover(args)) => recovery::recover(&args, (data.is_dir(), open)).await,
         Some(Command::Status) => show::status(&look()?),
         Some(Command::State { command }) => state::run(command, &look()?).await,
         Some(Command::Journal(args)) => journal::run(*args, look),

@@ -119,11 +119,17 @@ fn of_setup(setup: &Setup, facts: &Facts) -> Vec<Finding> {
             status: Status::Warning,
             text: "keys/install is on the disk of the data that it encrypts: encryption protects copies of the data without the key, not this disk".into(),
         });
-        found.push(Finding {
-            check: "recovery",
-            status: Status::Warning,
-            text: "no recovery recipient has the seed of the install: back up keys/install to a place that the vendor cannot read".into(),
-        });
+        let (status, text) = match setup.has_recipient {
+            true => (
+                Status::Ok,
+                "a recovery recipient has the seed of the install: keep its private key and the fingerprint of the keys outside this host",
+            ),
+            false => (
+                Status::Warning,
+                "no recovery recipient has the seed of the install: add one (`stead-runner recovery add age1…`), or back up keys/install to a place that the vendor cannot read",
+            ),
+        };
+        found.push(Finding { check: "recovery", status, text: text.into() });
     }
     found
 }
@@ -213,7 +219,7 @@ mod tests {
     fn setup(kinds: &[&str]) -> Option<Setup> {
         let in_sandbox = kinds.iter().map(|kind| (*kind).to_owned()).collect();
         let rules = Rules { selects_level: true, in_sandbox, share_network: false };
-        Some(Setup { isolation: Ok(rules), has_seed: true })
+        Some(Setup { isolation: Ok(rules), has_seed: true, has_recipient: false })
     }
 
     fn check(name: &str, facts: &Facts) {
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn doctor_with_a_policy_that_selects_no_level_matches_its_golden_file() {
         let isolation = Ok(Rules::default());
-        let setup = Some(Setup { isolation, has_seed: true });
+        let setup = Some(Setup { isolation, has_seed: true, has_recipient: true });
         check("no-level", &Facts { setup, ..facts() });
     }
 

@@ -13,7 +13,7 @@ use proof::{
 use reqwest::Method;
 use schemas::{
     keys::{KEYS_PATH, KEYS_TYPE, KeyList, KeyUse, fingerprint},
-    runner::{Enrol, Enrolled, Host, RunnerMode},
+    runner::{Enrol, Enrolled, Host, RecoveryOffer, RecoveryProof, RecoveryRequest, RunnerMode},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,6 +44,7 @@ pub struct Identity {
     pub trust: Trust,
 }
 
+#[derive(Clone)]
 pub struct EnrolmentOptions {
     pub mode: RunnerMode,
     pub server: String,
@@ -52,6 +53,8 @@ pub struct EnrolmentOptions {
     /// Fingerprint of the server's manifest key.
     pub server_key: String,
     pub stack_outputs: BTreeMap<String, Value>,
+    /// Install whose keys this runner recovered, and the proof.
+    pub recovery: Option<(InstallId, RecoveryProof)>,
 }
 
 /// Returns the identity of this runner, or `None` if the runner is not enrolled.
@@ -79,6 +82,21 @@ pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
     Ok(keys.into_iter().map(|key| VerifierKey { name: name.clone(), key }).collect())
 }
 
+/// Reads what a new host needs to recover the keys of the install.
+pub async fn recovery_offer(options: &EnrolmentOptions) -> anyhow::Result<RecoveryOffer> {
+    const FAILED: &str = "cannot recover the install";
+    let client = Client::new(&options.server, &options.trust)?;
+    let list = verified_key_list(&fetch_keys(&client).await?, &options.server_key)?;
+    let body = RecoveryRequest { token: options.token.to_string() };
+    let request = ApiRequest::json(Method::POST, "/runner/v1/recovery", &body)?;
+    let response = client.send::<RecoveryOffer>(&request.without_token().idle()).await;
+    let offer = response.context(FAILED)?.body.context(FAILED)?;
+    if offer.log_id != list.log_id {
+        bail!("{FAILED}: the server's response is of another log than its keys; check --server");
+    }
+    Ok(offer)
+}
+
 /// Enrols this runner. A repeated request with the same token and keys gets the same response.
 pub async fn enrol(
     data: &Data,
@@ -96,6 +114,7 @@ pub async fn enrol(
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
         stack_outputs: options.stack_outputs.clone(),
+        recovery: options.recovery.as_ref().map(|(_, proof)| proof.clone()),
     };
     let request = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
     let response = client.send::<Enrolled>(&request).await.context("cannot enrol")?;
@@ -106,6 +125,15 @@ pub async fn enrol(
             "cannot enrol: the server enrolled this runner with log {}, but the server's keys are of log {}",
             enrolled.log_id,
             list.log_id
+        );
+    }
+    // The server could give the keys of one install to a runner of another one.
+    if let Some((install, _)) = &options.recovery
+        && enrolled.install != Some(*install)
+    {
+        bail!(
+            "cannot enrol: the keys are of {install}, but the server enrolled this runner for another install; remove the data \
+             directory, and ask the vendor for the reason"
         );
     }
     let identity = Identity {

@@ -39,6 +39,7 @@ pub mod plugins;
 pub mod policy;
 mod processes;
 mod program;
+pub mod recovery;
 pub mod seed;
 pub mod shim;
 pub mod show;

@@ -13,6 +13,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::{
     data::{self, Data},
     enrol::Identity,
+    host,
 };
 
 const FILE: &str = "keys/install";
@@ -41,8 +42,10 @@ pub fn open_or_create(data: &Data, is_enrolled: bool) -> io::Result<InstallKeys>
     Ok(keys)
 }
 
-/// Opens the keys of the install, if this directory has them.
+/// Opens the keys of the install, if this directory has them. From now on, no process of the same user
+/// can read the memory of this one: jobs run as this user.
 pub fn open(data: &Data) -> io::Result<Option<InstallKeys>> {
+    host::make_undumpable();
     let path = data.path(FILE);
     let mut text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -69,11 +72,16 @@ fn parse(text: &str) -> Option<InstallKeys> {
 
 fn create(data: &Data) -> io::Result<InstallKeys> {
     const FIRST: u32 = 1;
-    let seed = Seed::generate(&mut install_keys::os_rng());
-    let digits = Zeroizing::new(hex::encode(seed.expose()));
-    let line = Zeroizing::new(format!("{} {FIRST}", *digits));
-    data::replace(&data.path(FILE), line.as_bytes())?;
-    Ok(InstallKeys::new(&seed, FIRST))
+    let keys = InstallKeys::new(&Seed::generate(&mut install_keys::os_rng()), FIRST);
+    store(data, &keys)?;
+    Ok(keys)
+}
+
+/// Stores the seed with the generation of its keys.
+pub(crate) fn store(data: &Data, keys: &InstallKeys) -> io::Result<()> {
+    let digits = Zeroizing::new(hex::encode(keys.seed().expose()));
+    let line = Zeroizing::new(format!("{} {}", *digits, keys.generation()));
+    data::replace(&data.path(FILE), line.as_bytes())
 }
 
 /// Returns the public keys with a signature of the identity key, for the server.
@@ -94,6 +102,14 @@ mod tests {
     use schemas::runner::install_keys_are_signed;
 
     use super::*;
+
+    #[test]
+    fn other_processes_cannot_read_the_memory_with_the_seed() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        assert!(open(&data).unwrap().is_none());
+        assert!(!nix::sys::prctl::get_dumpable().unwrap());
+    }
 
     fn directory() -> (tempfile::TempDir, Data) {
         let dir = tempfile::tempdir().unwrap();

@@ -43,6 +43,9 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
         None => writeln!(out, "enabled   yes")?,
     }
     writeln!(out, "policy    {}", status::policy(data))?;
+    if let Some(recovery) = status::recovery(data, &identity) {
+        writeln!(out, "recovery  {recovery}")?;
+    }
     writeln!(out, "journal   {}", status::journal(data))?;
     writeln!(out, "witness   {}", status::witness(data)?)?;
     for line in status::disk(data)? {

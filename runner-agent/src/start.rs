@@ -8,6 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use domain::isolation::IsolationLevel;
+use install_keys::{InstallKeys, Of};
 use oci_registry::VendorLocation;
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
@@ -24,10 +26,18 @@ use crate::{
     isolation::{self, Trial},
     keys::Keys,
     policy::{self, Choice, Policy, publishers},
+    recovery::{
+        self,
+        successor::{self, Recovered, Request},
+    },
     seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
+
+const NEEDED: &str = "required at the first start";
+const BUILD_RECIPIENT: &str =
+    "cannot add a recovery recipient: a build runner has no keys of an install; remove --recovery";
 
 /// Runs the agent until it must exit.
 pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
@@ -154,6 +164,7 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         open_install_keys(data, keys, stored.mode, true)?;
         publishers::record(data, &run.plugin_publisher)?;
         enrol::store_identity(data, &stored)?;
+        add_recipients(data, keys, &stored, run)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
                 "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
@@ -162,25 +173,109 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         }
         return Ok(stored);
     }
-    let needed = "required at the first start";
-    let mode = run.mode.with_context(|| format!("cannot enrol: --mode is {needed}"))?.into();
+    if successor::has_begun(data)? {
+        bail!(
+            "cannot enrol: a recovery in {} was interrupted; repeat `stead-runner recover`, or pass a new directory with --data",
+            data.root().display()
+        );
+    }
+    let mode: RunnerMode =
+        run.mode.with_context(|| format!("cannot enrol: --mode is {NEEDED}"))?.into();
+    if mode == RunnerMode::Build && !run.recovery.is_empty() {
+        bail!(BUILD_RECIPIENT);
+    }
+    let options = enrolment_options(run, mode, trust)?;
+    let level = run.isolation.map(Into::into);
+    check_isolation(data, choice.as_ref(), level, mode).await?;
+    open_install_keys(data, keys, mode, false)?;
+    policy::begin(data, choice, level)?;
+    publishers::record(data, &run.plugin_publisher)?;
+    let identity = enrol::enrol(data, keys, &options).await?;
+    info!(runner.id = %identity.runner, "Enrolled");
+    add_recipients(data, keys, &identity, run)?;
+    if let Some(warning) =
+        keys.install.as_ref().and_then(|it| recovery::warning(data, it, &identity))
+    {
+        warn!("{warning}");
+    }
+    Ok(identity)
+}
+
+/// Returns the options of an enrolment. Reads the token.
+fn enrolment_options(
+    run: &Run,
+    mode: RunnerMode,
+    trust: Trust,
+) -> anyhow::Result<EnrolmentOptions> {
     let server =
-        run.server.clone().with_context(|| format!("cannot enrol: --server is {needed}"))?;
+        run.server.clone().with_context(|| format!("cannot enrol: --server is {NEEDED}"))?;
     check_url(&server, run.allow_http)?;
-    let options = EnrolmentOptions {
+    let server_key = run.server_key.clone();
+    Ok(EnrolmentOptions {
         mode,
         server,
         trust,
         token: token(run)?,
-        server_key: run
-            .server_key
-            .clone()
-            .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
+        server_key: server_key
+            .with_context(|| format!("cannot enrol: --server-key is {NEEDED}"))?,
         stack_outputs: stack_outputs(run)?,
-    };
+        recovery: None,
+    })
+}
+
+/// Recovers the keys of an install, and enrols this host as the successor of the lost one. `open`
+/// opens the data directory after all checks.
+pub(crate) async fn recover(
+    run: &Run,
+    request: &Request,
+    (exists, open): (bool, impl Fn() -> anyhow::Result<Data>),
+) -> anyhow::Result<(Identity, InstallKeys)> {
+    let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
+    let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
+    let options = enrolment_options(run, RunnerMode::Install, trust)?;
+    if exists {
+        let data = open()?;
+        let _lock = lock(&data).await?;
+        let given = (options.clone(), &run.recovery[..]);
+        if let Some(done) = successor::resume(&data, request, given).await? {
+            policy::resume(&data, choice, run.isolation.map(Into::into))?;
+            publishers::record(&data, &run.plugin_publisher)?;
+            return Ok(done);
+        }
+    }
+    let offer = enrol::recovery_offer(&options).await?;
+    let recovered = Recovered::of(&offer, request)?;
+    let data = open()?;
+    let _lock = lock(&data).await?;
     let level = run.isolation.map(Into::into);
-    // The token enrols one runner once, so a runner that would refuse its jobs does not use it.
-    if let Some(policy) = policy::preview(data, choice.as_ref(), level)? {
+    check_isolation(&data, choice.as_ref(), level, RunnerMode::Install).await?;
+    let begun = recovered.begin(&data, &offer)?;
+    policy::begin(&data, choice, level)?;
+    publishers::record(&data, &run.plugin_publisher)?;
+    begun.enrol(&data, (options, &run.recovery)).await
+}
+
+/// Wraps the seed for the recipients of the command line.
+fn add_recipients(data: &Data, keys: &Keys, identity: &Identity, run: &Run) -> anyhow::Result<()> {
+    if run.recovery.is_empty() {
+        return Ok(());
+    }
+    let (Some(keys), Some(install)) = (&keys.install, identity.install) else {
+        bail!(BUILD_RECIPIENT);
+    };
+    let of = Of { log_id: &identity.log_id, install };
+    recovery::add_requested(data, keys, &of, &run.recovery)
+}
+
+/// Checks that this host can isolate the jobs as the policy demands. The token enrols one runner once,
+/// so a runner that would refuse its jobs does not use it.
+async fn check_isolation(
+    data: &Data,
+    choice: Option<&Choice>,
+    level: Option<IsolationLevel>,
+    mode: RunnerMode,
+) -> anyhow::Result<()> {
+    if let Some(policy) = policy::preview(data, choice, level)? {
         let trial = Trial::of(data);
         let checked = isolation::check(&policy, mode, &trial).await;
         warn_about_credentials(checked.context("cannot enrol: this runner would refuse jobs")?);
@@ -188,12 +283,7 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
             info!("{}", isolation::RECOMMENDATION);
         }
     }
-    open_install_keys(data, keys, mode, false)?;
-    policy::begin(data, choice, level)?;
-    publishers::record(data, &run.plugin_publisher)?;
-    let identity = enrol::enrol(data, keys, &options).await?;
-    info!(runner.id = %identity.runner, "Enrolled");
-    Ok(identity)
+    Ok(())
 }
 
 /// Warns that jobs in a sandbox have no credentials of the host.

@@ -7,6 +7,7 @@
 pub mod identity;
 pub mod install_keys;
 pub mod log;
+pub mod recovery;
 pub mod session;
 pub mod signed;
 pub mod state;
@@ -23,6 +24,10 @@ pub use self::{
     identity::{Enrol, Enrolled, RekeyRequest, Rekeyed, TokenRequest, TokenResponse},
     install_keys::{INSTALL_KEYS_TYPE, install_keys_are_signed, sign_install_keys},
     log::{LogRecord, LogResponse, LogSettings, LogStream},
+    recovery::{
+        MAX_RECIPIENTS, OfferedSeed, RecoveryOffer, RecoveryProof, RecoveryRequest,
+        WRAPPED_SEED_BYTES, WrappedSeed, succession, succession_is_signed,
+    },
     session::{
         CustomerValue, Directive, DiskUsage, ExecutionState, Exit, JournalEntry, Lease,
         OpenSession, Poll, PollResponse, PollTiming, ProtocolRange, Resume, ResumeAction, Running,

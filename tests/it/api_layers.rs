@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sensitive",
             "state_versions",
             "webhooks",
+            "wrapped_seeds",
             "write_behind",
         ],
     ),

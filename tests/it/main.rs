@@ -40,6 +40,7 @@ mod plan_all;
 mod plan_details;
 mod plugins;
 mod preflight;
+mod recovery;
 #[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;

@@ -1,6 +1,7 @@
 //! AWS emulator on a loopback address.
 use std::{net::TcpListener, path::PathBuf, process::Child, process::Command, time::Duration};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{HttpResponse, Namespace, call, http::call_through, in_ci, launch::Launch, until};
@@ -73,9 +74,7 @@ impl Moto {
     /// Sends a request as an account holder. The emulator checks the service in the signature, not
     /// the signer.
     pub fn request(&self, service: &str, method: &str, path: &str, body: &str) -> HttpResponse {
-        let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
-        let signed = "SignedHeaders=host, Signature=0";
-        let authorization = format!("AWS4-HMAC-SHA256 Credential={scope}, {signed}");
+        let authorization = authorization(service);
         let kind = if service == "s3" { "application/xml" } else { FORM };
         let headers = [("Authorization", authorization.as_str()), ("Content-Type", kind)];
         let url = format!("{}{path}", self.url());
@@ -83,6 +82,18 @@ impl Moto {
             return call(method, &url, &headers, body.as_bytes());
         }
         call_through(&self.enter, method, &url, &headers, body.as_bytes())
+    }
+
+    /// Calls the key management service as an account holder. Returns the error of the service if it
+    /// rejects the call.
+    pub fn kms(&self, action: &str, body: &Value) -> Result<Value, String> {
+        let (authorization, target) = (authorization("kms"), format!("TrentService.{action}"));
+        let kind = ("Content-Type", "application/x-amz-json-1.1");
+        let headers = [("Authorization", &*authorization), kind, ("X-Amz-Target", &target)];
+        let url = format!("{}/", self.url());
+        let response = call("POST", &url, &headers, body.to_string().as_bytes());
+        let is_accepted = response.status == 200;
+        is_accepted.then(|| serde_json::from_str(&response.body).unwrap()).ok_or(response.body)
     }
 
     /// Returns the tags of a bucket, or `None` if there is no such bucket.
@@ -110,6 +121,11 @@ impl Moto {
         let form = format!("Action=GetRole&RoleName={role}&Version=2010-05-08");
         self.request("iam", "POST", "/", &form).status == 200
     }
+}
+
+fn authorization(service: &str) -> String {
+    let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
+    format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0")
 }
 
 impl Drop for Moto {

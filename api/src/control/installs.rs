@@ -6,9 +6,9 @@ use domain::{install::Install as InstallOf, state_version::StateVersion};
 use schemas::control::{
     ChangeResult, Page,
     installs::{
-        AcceptState, CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState,
-        InstallUpdated, InstallsQuery, SensitiveInputs, SensitiveInputsQuery, StateQuery,
-        UpdateInstall,
+        AcceptState, CreateEnrolmentToken, CreateInstall, EnrolmentIssued, Install, InstallCreated,
+        InstallState, InstallUpdated, InstallsQuery, SensitiveInputs, SensitiveInputsQuery,
+        StateQuery, UpdateInstall,
     },
     runs::{RequestRun, RunRequested},
 };
@@ -237,6 +237,7 @@ pub(super) async fn accept_state(
 /// Rejected with 409 while the install has a runner that is not revoked. Revoke that runner first.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
+    request_body = CreateEnrolmentToken,
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = EnrolmentIssued)),
 )]
@@ -244,9 +245,10 @@ pub(super) async fn enrol(
     State(app): State<App>,
     Path(name): Path<String>,
     ChangeRequest { call, .. }: ChangeRequest,
+    extract::Json(body): extract::Json<CreateEnrolmentToken>,
 ) -> ApiResult<EnrolmentIssued> {
     let id = installs::find(&app, &name).await?;
-    let done = installs::enrol(&app, &call, id).await?;
+    let done = installs::enrol(&app, &call, id, body.recover_from).await?;
     let enrolment = Some(show::enrolment(&app, done.value, "install"));
     Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
 }

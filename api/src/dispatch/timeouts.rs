@@ -59,8 +59,16 @@ impl Dispatch {
             })
         };
         let mut due = Vec::new();
+        let is_replaced =
+            |runner| state.runners.get(runner).is_some_and(|entry| entry.runner.replaced);
         for (job, tracked) in state.jobs.all() {
             if let Some(held) = tracked.active_execution()
+                && is_replaced(held.runner)
+            {
+                let (execution, loss_reason) = (held.id, LossReason::HostReplaced);
+                let command = JobCommand::DeclareLost { execution, loss_reason };
+                due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
+            } else if let Some(held) = tracked.active_execution()
                 && let Some(guard) = owned(held.runner)
                 && let Some(command) = liveness_command(tracked, now, timing)
             {
@@ -249,6 +257,28 @@ mod tests {
         // and a wall clock that jumps back only delays the loss
         clock.store(0, SeqCst);
         assert_eq!(job_commands(&dispatch), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn execution_of_a_replaced_host_is_lost_also_without_its_session() {
+        let (dispatch, _clock) = dispatch();
+        claim(&dispatch);
+        let replace = |replaced, epoch| {
+            let (runner, now) =
+                (Runner { replaced, revoked: true, ..Runner::default() }, dispatch.moment());
+            let mut state = dispatch.state();
+            let entry = state.runners.meet(RUNNER, runner.clone(), 2, now.instant);
+            (entry.runner, entry.epoch) = (runner, epoch);
+        };
+        // A revoked runner may finish its jobs.
+        replace(false, Some(1));
+        assert_eq!(job_commands(&dispatch), []);
+        for epoch in [Some(1), None] {
+            replace(true, epoch);
+            let (execution, loss_reason) = (EXECUTION, LossReason::HostReplaced);
+            let lost = JobCommand::DeclareLost { execution, loss_reason };
+            assert_eq!(job_commands(&dispatch), [lost]);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -160,11 +160,12 @@ async fn check_readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
 }
 
 fn check_not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
-    if app.principals.is_revoked(runner) {
-        let detail = format!(
-            "token rejected: {runner} was revoked; enrol it again with a new enrolment token"
-        );
-        return Err(Problem::new(Code::RunnerRevoked, detail));
-    }
-    Ok(())
+    if app.principals.is_revoked(runner) { Err(revoked(runner)) } else { Ok(()) }
+}
+
+/// Returns the rejection of a revoked runner.
+pub(crate) fn revoked(runner: RunnerId) -> Problem {
+    let detail =
+        format!("token rejected: {runner} was revoked; enrol it again with a new enrolment token");
+    Problem::new(Code::RunnerRevoked, detail)
 }

@@ -126,8 +126,8 @@ async fn callers_reach_only_permitted_routes() {
     let agents = operations(&super::runner_api().1);
     let runners = matrix(&started, &started.server.ready.runner, agents).await;
     golden("routes/runner-callers.txt", &runners);
-    // These four routes authenticate the caller by the request body.
-    let open = ["/enrol ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
+    // These five routes authenticate the caller by the request body.
+    let open = ["/enrol ", "/recovery ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
     for line in runners.lines().filter(|line| open.iter().all(|open| !line.contains(open))) {
         for outsider in [" anonymous", " viewer", " owner", " enrolment"] {
             assert!(!line.contains(outsider), "{outsider} reaches the handler: {line}");

@@ -1,5 +1,7 @@
 //! Enrolment of a runner: redeems the token, creates the runner and records the stack outputs of
 //! the install, in one commit.
+use std::{collections::BTreeMap, sync::Arc};
+
 use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
@@ -12,17 +14,18 @@ use domain::{
 use event_log::Meta;
 use schemas::{
     problem::FieldProblem,
-    runner::{Enrol, Enrolled, RunnerMode},
+    runner::{Enrol, Enrolled, RunnerMode, StateHead},
 };
 
 use super::{
     caller,
     install_keys::{check, is_ed25519_key},
+    recovery,
 };
 use crate::{
     auth::secret,
     configs::published,
-    execute::{Call, UnitOfWork},
+    execute::{Call, Done, UnitOfWork},
     extract, ids,
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
@@ -57,20 +60,52 @@ async fn redeem(app: &App, body: &Enrol) -> Result<(RunnerId, Option<InstallId>)
     let new = RunnerId(ids::new_ulid());
     let meta = Meta::new(Actor::Runner(new), ids::new_ulid().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
-    let (body, owned) = (body.clone(), app.clone());
-    let done = app.engine.transact(&call, move |unit| {
-        let (body, app) = (body.clone(), owned.clone());
-        Box::pin(async move { redeem_token(&app, unit, token, new, &body).await })
-    });
-    Ok(done.await.map_err(caller::retryable)?.value)
+    let request = Request { call, token, new, body: body.clone() };
+    match &body.recovery {
+        None => Ok(request.commit(app, BTreeMap::new()).await?.value),
+        Some(proof) => {
+            let done = recovery::enrol(app, request, proof.clone()).await?;
+            // This server rejects the former runner from the response on.
+            app.principals.wait_for_position(done.position).await;
+            Ok(done.value)
+        }
+    }
+}
+
+/// Enrolment with the id of the new runner.
+pub(super) struct Request {
+    call: Call,
+    token: TokenId,
+    pub new: RunnerId,
+    pub body: Enrol,
+}
+
+impl Request {
+    /// Redeems the token and creates the runner. `states` are those of the install, in a recovery.
+    pub(super) async fn commit(
+        &self,
+        app: &App,
+        states: BTreeMap<String, StateHead>,
+    ) -> Result<Done<(RunnerId, Option<InstallId>)>, Problem> {
+        let (token, new) = (self.token, self.new);
+        let owned = Arc::new((app.clone(), self.body.clone(), states));
+        let done = app.engine.transact(&self.call, move |unit| {
+            let owned = Arc::clone(&owned);
+            Box::pin(async move {
+                let (app, body, states) = &*owned;
+                redeem_token(app, unit, (token, new), body, states).await
+            })
+        });
+        done.await.map_err(caller::retryable)
+    }
 }
 
 async fn redeem_token(
     app: &App,
     unit: &mut UnitOfWork,
-    token: TokenId,
-    new: RunnerId,
+    (token, new): (TokenId, RunnerId),
     body: &Enrol,
+    states: &BTreeMap<String, StateHead>,
 ) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let enrolment = unit.load::<Enrolment>(token).await?.clone();
     let known = enrolment.issue.filter(|issue| secret::matches(&body.token, &issue.sha256));
@@ -84,10 +119,17 @@ async fn redeem_token(
     }
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(body, install, token))).await?;
     if let Some(install) = install {
+        if let (Some(proof), Some(keys)) = (&body.recovery, &body.install_keys) {
+            let chosen = known.recover_from;
+            recovery::register(unit, (install, new), (keys, proof), chosen, states).await?;
+        }
         let outputs = body.stack_outputs.clone().into();
         stack::check_limits(&outputs)?;
-        let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
-        let replaces = match before {
+        let before = unit.load::<Install>(install).await?.stack.clone();
+        let is_kept = body.recovery.is_some() && body.stack_outputs.is_empty();
+        let kept = before.as_ref().filter(|_| is_kept).map(|stack| stack.outputs.clone());
+        let outputs = kept.unwrap_or(outputs);
+        let replaces = match before.map(|stack| stack.runner) {
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
             None => None,
         };
@@ -145,7 +187,7 @@ fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>
     }
 }
 
-fn unknown_token() -> Problem {
+pub(super) fn unknown_token() -> Problem {
     Problem::new(
         Code::TokenUnknown,
         "enrolment token rejected: this server did not issue it; create another token",
@@ -176,6 +218,9 @@ fn validate(body: &Enrol) -> Result<(), Problem> {
     }
     if body.mode == RunnerMode::Build && !body.stack_outputs.is_empty() {
         wrong("stack_outputs", "must be empty for a build runner; start it without --stack-output");
+    }
+    if body.mode == RunnerMode::Build && body.recovery.is_some() {
+        wrong("recovery", "must be absent for a build runner");
     }
     if errors.is_empty() {
         Ok(())

@@ -6,8 +6,8 @@ use schemas::{problem::FieldProblem, runner::install_keys_are_signed};
 use super::{caller, token::Signer};
 use crate::{extract::RunnerCaller, problem::Problem, state::App};
 
-/// Records the keys of a runner that opens a session, if they are new. Rejects keys that replace
-/// those of the same or of a later generation.
+/// Records the keys of a runner that opens a session, if it has reported none yet. Rejects others: a
+/// thief of the host could replace the keys that the customer recovers.
 pub(super) async fn record(
     app: &App,
     signer: &Signer,

@@ -15,7 +15,7 @@ use schemas::{
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, customer_values, install_keys, reconnect, resume, token::Signer};
+use super::{caller, customer_values, install_keys, reconnect, recovery, resume, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
     dispatch::{Program, Session, SessionError},
@@ -86,6 +86,7 @@ pub(crate) async fn open(
     record_opening(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
     let recorded_values = customer_values::record(&app, &runner, body.customer_values).await?;
+    recovery::record(&app, &runner, body.wrapped_seeds.as_ref()).await?;
     let timing = app.dispatch.timing();
     Ok(Json(SessionOpened {
         recorded_values,

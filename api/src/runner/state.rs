@@ -28,7 +28,7 @@ use serde::Deserialize;
 
 use self::{
     body::{content_length, too_large},
-    permission::{check_name, check_reader, check_writer},
+    permission::{check_name, check_not_revoked, check_reader, check_writer},
 };
 use crate::{
     dispatch::CallKind,
@@ -108,7 +108,9 @@ pub(crate) async fn put(
     transfer.check_day(bytes, quota).map_err(over_daily_limit)?;
     let connections = app.pool.options().get_max_connections();
     let statement = transfer.statement(ciphertext.len(), connections).await.ok_or_else(busy)?;
-    // After the body, which may arrive slowly: former versions are deleted by this state of the log.
+    // After the body, which may arrive slowly: the writer may have been replaced, and former versions
+    // are deleted by this state of the log.
+    check_not_revoked(&app, caller.runner()).await?;
     let known = app.log().reload::<Install>(&install.to_string()).await?.state;
     let named = named(&known);
     let replaces = replaces(&known, &component, &upload);
@@ -155,6 +157,7 @@ pub(crate) async fn get(
     let (install, begun) = check_reader(&app, &caller, &component).await?;
     let of = Of { install, component: &component };
     if let Some(begun) = begun {
+        check_not_revoked(&app, caller.runner()).await?;
         match state_versions::begin(&app.pool, of, begun).await? {
             Beginning::Begun => {}
             Beginning::Busy => return Err(busy()),

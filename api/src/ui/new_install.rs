@@ -133,7 +133,7 @@ pub(super) async fn enrol(
     let key = (route, form.idempotency_key.as_str(), install.to_string());
     let mut enrolment = None;
     once(&app, &caller, key, async |call| {
-        let done = installs::enrol(&app, call, install).await?;
+        let done = installs::enrol(&app, call, install, None).await?;
         enrolment = Some(show::enrolment(&app, done.value.clone(), "install"));
         Ok(done)
     })

@@ -6,7 +6,7 @@
 use domain::{
     digest::Digest,
     enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, EnrolmentToken, Purpose},
-    ids::TokenId,
+    ids::{RunnerId, TokenId},
 };
 use futures::FutureExt as _;
 use rand::RngCore as _;
@@ -37,7 +37,7 @@ pub async fn issue(
     purpose: Purpose,
 ) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
-    engine.transact(call, move |unit| issue_in(unit, purpose).boxed()).await
+    engine.transact(call, move |unit| issue_in(unit, purpose, None).boxed()).await
 }
 
 /// Revokes a token that no runner has used yet.
@@ -73,14 +73,16 @@ pub(crate) async fn revoke(
     revoked.await
 }
 
-/// Creates a token within a larger unit of work.
+/// Creates a token within a larger unit of work. Its holder can recover the keys of `recover_from`,
+/// which the caller has checked.
 pub(crate) async fn issue_in(
     unit: &mut UnitOfWork,
     purpose: Purpose,
+    recover_from: Option<RunnerId>,
 ) -> Result<NewEnrolment, Problem> {
     let (id, token) = generate();
     let expires_at = unit.now() + TTL;
-    let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };
+    let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at, recover_from };
     unit.create::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
     Ok(NewEnrolment { id, token, expires_at })
 }

@@ -5,7 +5,7 @@ use domain::{
     actor::Actor,
     app::App as AppState,
     enrolment::Purpose,
-    ids::{AppId, InstallId, RunId},
+    ids::{AppId, InstallId, RunId, RunnerId},
     install::{Install, InstallCommand, InstallError, Outputs},
     name::{Name, NameCommand, NameError},
     run::{Cause, RunKind, plan::Scope},
@@ -124,7 +124,7 @@ pub(crate) async fn create(
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::SetStackOutputs { outputs, by, reason: None };
                 unit.handle::<Install>(install, give).await?;
-                let enrolment = enrolments::issue_in(unit, Purpose::Install { install }).await?;
+                let enrolment = enrolments::issue_in(unit, Purpose::Install { install }, None).await?;
                 Ok(Created { install, config_version, enrolment })
             }
             .boxed()
@@ -325,11 +325,13 @@ async fn check_removed_components(
 }
 
 /// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
-/// runner.
+/// runner. `recover_from` is a former runner whose keys the new one may recover, although those of
+/// another runner replaced them.
 pub(crate) async fn enrol(
     app: &App,
     call: &Call,
     install: InstallId,
+    recover_from: Option<RunnerId>,
 ) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
     engine
@@ -347,7 +349,10 @@ pub(crate) async fn enrol(
                 {
                     return Err(InstallError::HasRunner { runner }.into());
                 }
-                enrolments::issue_in(unit, Purpose::Install { install }).await
+                if let Some(former) = recover_from {
+                    unit.load::<Runner>(former).await?.recoverable_keys(install)?;
+                }
+                enrolments::issue_in(unit, Purpose::Install { install }, recover_from).await
             }
             .boxed()
         })

@@ -7,6 +7,8 @@ pub enum EnrolmentCommand {
     Issue(EnrolmentToken),
     /// Enrol a runner with the token.
     Redeem(Redemption),
+    /// Offer what a new host needs to recover the keys of the install.
+    OfferRecovery,
     /// Revoke the unused token.
     Revoke {
         /// Actor that revokes the token.

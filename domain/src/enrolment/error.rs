@@ -12,6 +12,15 @@ pub enum EnrolmentError {
          that runner"
     )]
     AlreadyUsed,
+    /// Each offer is recorded.
+    #[error(
+        "cannot recover the install: the enrolment token has read the wrapped seeds {most} times; revoke it and create a \
+         new token"
+    )]
+    TooManyOffers {
+        /// Maximum number of offers for a token.
+        most: u32,
+    },
     #[error("cannot enrol: the enrolment token has expired; create a new token")]
     Expired,
     #[error("cannot enrol: the enrolment token was revoked; create a new token")]

@@ -12,6 +12,8 @@ pub enum EnrolmentEvent {
     Issued(EnrolmentToken),
     /// A runner enrolled with the token.
     Redeemed(Redemption),
+    /// A holder of the token read the wrapped seeds and the newest states of the install.
+    RecoveryOffered,
     /// The unused token was revoked, so no runner can enrol with it.
     Revoked {
         /// Actor that revoked the token.
@@ -26,6 +28,7 @@ impl Event for EnrolmentEvent {
         match self {
             EnrolmentEvent::Issued(_) => "enrolment.issued",
             EnrolmentEvent::Redeemed(_) => "enrolment.redeemed",
+            EnrolmentEvent::RecoveryOffered => "enrolment.recovery_offered",
             EnrolmentEvent::Revoked { .. } => "enrolment.revoked",
         }
     }

@@ -15,6 +15,9 @@ pub struct Enrolment {
     /// Use of the token. `None` before a runner enrolled with the token.
     pub redeemed: Option<Redemption>,
     pub revoked: bool,
+    /// Number of times that a holder of the token read the wrapped seeds of the install.
+    #[serde(default)]
+    pub offers: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
@@ -29,6 +32,10 @@ pub struct EnrolmentToken {
     #[cfg_attr(test, schemars(with = "Timestamp"))]
     #[bincode(with_serde)]
     pub expires_at: Timestamp,
+    /// Former runner whose keys the holder may recover, although those of another runner replaced
+    /// them: a decision of the vendor. Absent for an ordinary token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recover_from: Option<RunnerId>,
 }
 
 /// Purpose of the runner that a token enrols.

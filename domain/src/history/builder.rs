@@ -304,6 +304,7 @@ fn of_install(domain_event: &InstallEvent) -> Option<RunId> {
         | InstallEvent::StackOutputsReported { .. }
         | InstallEvent::StackOutputsSet { .. }
         | InstallEvent::StateAccepted { .. }
-        | InstallEvent::StateArrived { .. } => None,
+        | InstallEvent::StateArrived { .. }
+        | InstallEvent::Recovered(_) => None,
     }
 }

@@ -37,6 +37,7 @@ pub(super) fn changed_component(domain_event: &InstallEvent) -> Option<Option<&s
         | InstallEvent::StateAccepted { .. }
         | InstallEvent::StateAwaited { .. }
         | InstallEvent::StateArrived { .. }
+        | InstallEvent::Recovered(_)
         | InstallEvent::Deprovisioned { .. } => None,
     }
 }

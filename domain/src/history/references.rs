@@ -69,6 +69,7 @@ fn of_install(event: &InstallEvent) -> Option<StreamId> {
         | InstallEvent::StateAccepted { .. }
         | InstallEvent::StateAwaited { .. }
         | InstallEvent::StateArrived { .. }
+        | InstallEvent::Recovered(_)
         | InstallEvent::Deprovisioned { .. } => None,
     }
 }

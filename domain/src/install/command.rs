@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Outputs;
+use super::{Outputs, Recovery};
 use crate::{
     actor::Actor,
     digest::Digest,
@@ -64,6 +64,8 @@ pub enum InstallCommand {
         /// Revoked runner that the reporting runner replaces.
         replaces: Option<RunnerId>,
     },
+    /// Record that a runner on a new host recovered the keys of the install.
+    Recover(Recovery),
     /// Replace all stack outputs that the vendor has set.
     SetStackOutputs {
         /// Outputs by name, for example account and region.

@@ -52,6 +52,17 @@ pub enum InstallError {
         /// Maximum length of a lineage in bytes.
         most: usize,
     },
+    /// The keys of a runner have one successor.
+    #[error(
+        "cannot recover the install: {runner} has recovered the keys of {former}; recover the wrapped seed of that runner, \
+         with its fingerprint"
+    )]
+    AlreadyRecovered {
+        /// Runner whose keys were recovered.
+        former: RunnerId,
+        /// Runner that recovered them.
+        runner: RunnerId,
+    },
     #[error(
         "cannot deprovision the install without a run: it still has resources; start a deprovision run"
     )]

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::recovery::Recovery;
 use crate::{
     actor::Actor,
     decider::Event,
@@ -244,6 +245,9 @@ pub enum InstallEvent {
         name: String,
         state: StateVersion,
     },
+    /// A runner on a new host recovered the keys of the install. It replaces the former runner, which
+    /// is revoked in the same commit.
+    Recovered(Recovery),
     /// The account has no resources of the install any more. The install admits no further runs.
     Deprovisioned {
         /// Run that destroyed the resources. Absent if the install had no resources.
@@ -285,6 +289,7 @@ impl Event for InstallEvent {
             InstallEvent::StateAccepted { .. } => "install.state_accepted",
             InstallEvent::StateAwaited { .. } => "install.state_awaited",
             InstallEvent::StateArrived { .. } => "install.state_arrived",
+            InstallEvent::Recovered(_) => "install.recovered",
             InstallEvent::Deprovisioned { .. } => "install.deprovisioned",
         }
     }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{InstallEvent, Outputs, output_versions::OutputVersions, state_versions::KnownState};
+use super::{
+    InstallEvent, Outputs, Recovery, output_versions::OutputVersions, state_versions::KnownState,
+};
 use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
@@ -67,6 +69,9 @@ pub struct Install {
     /// change these components.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub awaited_states: BTreeMap<String, StateVersion>,
+    /// Recoveries of the install's keys, oldest first, without their states.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Recovery>,
 }
 
 /// Advance approval of the plans of the first provision.
@@ -366,6 +371,7 @@ impl Install {
                 self.awaited_states.insert(name, state);
             }
             InstallEvent::StateArrived { name, .. } => drop(self.awaited_states.remove(&name)),
+            InstallEvent::Recovered(recovery) => self.recovered(recovery),
             InstallEvent::Deprovisioned { .. } => self.deprovisioned = true,
         }
     }

@@ -175,6 +175,8 @@ pub enum LossReason {
     Disconnected,
     /// The runner's journal shows that the runner started no process for the claim.
     NeverSpawned,
+    /// The install was recovered on another host, which does not know the execution.
+    HostReplaced,
 }
 
 /// Decision of an actor on an unknown outcome.

@@ -23,14 +23,14 @@ impl Job {
             (Pure | Mutating | Unsafe, NeverSpawned) if held.started => {
                 Err(JobError::AlreadyStarted)
             }
-            (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
+            (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected | HostReplaced)
             | (Pure | Mutating | Unsafe, NeverSpawned) => {
                 // A job that is being cancelled does not run again.
                 let is_requeued = held.attempt < self.attempts() && held.cancel.is_none();
                 let lost = JobEvent::Lost { execution: held.id, loss_reason };
                 Ok(vec![if is_requeued { held.requeued(Some(loss_reason)) } else { lost }])
             }
-            (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed) => {
+            (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed | HostReplaced) => {
                 Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, loss_reason }])
             }
             (Mutating | Unsafe, Disconnected) => Err(JobError::MayStillRun),

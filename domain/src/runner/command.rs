@@ -1,4 +1,6 @@
-use super::{Identity, InstallPublicKeys, Refusal, Side};
+use std::collections::BTreeMap;
+
+use super::{Identity, InstallPublicKeys, Refusal, Side, WrappedSeed};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -14,8 +16,13 @@ pub enum RunnerCommand {
         /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
-    /// Record other public keys of the install: the first ones, or those of a later generation.
+    /// Record the public keys of the install, if the runner has reported none yet.
     ReplaceInstallKeys(InstallPublicKeys),
+    /// Record all recipients that can recover the keys of the install.
+    ChangeRecoveryRecipients {
+        /// Wrapped seeds by recipient.
+        recipients: BTreeMap<String, WrappedSeed>,
+    },
     /// Request that the runner replaces its identity key.
     RequestRekey {
         by: Actor,

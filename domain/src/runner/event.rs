@@ -1,7 +1,9 @@
 //! Events of a runner. The log stores their names: add events, never rename them.
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, InstallPublicKeys, Refusal, Side};
+use super::{Identity, InstallPublicKeys, Refusal, Side, WrappedSeed};
 use crate::{
     actor::Actor,
     decider::{Event, Timestamp},
@@ -21,6 +23,12 @@ pub enum RunnerEvent {
     },
     /// The runner reported other public keys of its install.
     InstallKeysReplaced(InstallPublicKeys),
+    /// The customer chose other recipients that can recover the keys of the install. These are all
+    /// of them.
+    RecoveryRecipientsChanged {
+        /// Wrapped seeds by recipient, the public key of an age identity.
+        recipients: BTreeMap<String, WrappedSeed>,
+    },
     /// An actor requested that the runner replaces its identity key.
     RekeyRequested {
         /// Actor of the change.
@@ -107,6 +115,7 @@ impl Event for RunnerEvent {
             RunnerEvent::Enrolled(_) => "runner.enrolled",
             RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
             RunnerEvent::InstallKeysReplaced(_) => "runner.install_keys_replaced",
+            RunnerEvent::RecoveryRecipientsChanged { .. } => "runner.recovery_recipients_changed",
             RunnerEvent::RekeyRequested { .. } => "runner.rekey_requested",
             RunnerEvent::Disconnected { .. } => "runner.disconnected",
             RunnerEvent::Reconnected => "runner.reconnected",

@@ -1,12 +1,14 @@
 //! State of a runner, folded from its events.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::RunnerError;
 use crate::{
     decider::Timestamp,
+    digest::Digest,
     ids::{ExecutionId, InstallId, JobId, TokenId},
 };
 
@@ -22,6 +24,9 @@ pub struct Runner {
     /// True during a drain: the runner finishes its jobs and gets no new ones.
     pub draining: bool,
     pub revoked: bool,
+    /// True if a runner on another host recovered the keys of this one's install.
+    #[serde(default)]
+    pub replaced: bool,
     /// Time of the last call before the disconnect. `None` while the runner is connected.
     #[bincode(with_serde)]
     pub disconnected_since: Option<Timestamp>,
@@ -30,6 +35,19 @@ pub struct Runner {
     pub stopped: bool,
     /// Last refusals, oldest first. A repeated report of one of them is ignored.
     pub refusals: Vec<Refusal>,
+    /// Seeds of the install's keys, wrapped for the customer's recovery recipients, by recipient.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recipients: BTreeMap<String, WrappedSeed>,
+}
+
+/// Wrapped seed of an install's keys, which the server stores and cannot read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WrappedSeed {
+    /// Generation of the keys.
+    pub generation: u32,
+    /// Digest of the wrapped seed.
+    pub digest: Digest,
 }
 
 /// Identity of a runner since its enrolment. Only the keys can change.
@@ -150,6 +168,43 @@ impl Runner {
     /// Returns the current identity key of the runner, hexadecimal.
     pub fn key(&self) -> Option<&String> {
         self.identity.as_ref().map(|identity| &identity.identity_key)
+    }
+
+    /// Returns the keys of this runner, which a runner of the same install may recover.
+    ///
+    /// # Errors
+    /// If this runner has no keys of that install.
+    pub fn recoverable_keys(&self, install: InstallId) -> Result<&InstallPublicKeys, RunnerError> {
+        let of_install =
+            self.identity.as_ref().filter(|identity| identity.install == Some(install));
+        let recorded = of_install.and_then(|identity| identity.install_keys.as_ref());
+        recorded.ok_or(RunnerError::NoFormerKeys)
+    }
+
+    /// Checks that another runner may register these keys as the successors of this runner's keys.
+    /// The caller has verified that the former keys signed them. `current` are the keys of the
+    /// install's runner, or of the runner that the vendor chose: replaced keys have no successors,
+    /// because a thief may have them.
+    ///
+    /// # Errors
+    /// If this runner has no keys of that install, its generation is not earlier, or its keys are not
+    /// the current ones.
+    pub fn check_successor(
+        &self,
+        install: InstallId,
+        keys: &InstallPublicKeys,
+        current: Option<&InstallPublicKeys>,
+    ) -> Result<(), RunnerError> {
+        let recorded = self.recoverable_keys(install)?;
+        let generation = keys.generation;
+        if generation <= recorded.generation {
+            let recorded = recorded.generation;
+            return Err(RunnerError::GenerationNotLater { generation, recorded });
+        }
+        match current.is_some_and(|current| current.is_same(recorded)) {
+            true => Ok(()),
+            false => Err(RunnerError::KeysWereReplaced),
+        }
     }
 
     /// Returns the public keys of the install.

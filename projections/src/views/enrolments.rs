@@ -55,6 +55,7 @@ impl Projection for Enrolments {
             EnrolmentEvent::Redeemed(by) => {
                 row.map(|row| Row { redeemed: Some(by.clone()), ..row })
             }
+            EnrolmentEvent::RecoveryOffered => row,
             EnrolmentEvent::Revoked { .. } => row.map(|row| Row { revoked: true, ..row }),
         }
     }

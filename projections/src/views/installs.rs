@@ -194,6 +194,7 @@ impl Projection for Installs {
             | InstallEvent::StateAccepted { .. }
             | InstallEvent::StateAwaited { .. }
             | InstallEvent::StateArrived { .. }
+            | InstallEvent::Recovered(_)
             | InstallEvent::Deprovisioned { .. } => {}
         }
         row.state.evolve(domain_event.clone());

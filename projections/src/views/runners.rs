@@ -87,6 +87,7 @@ impl Projection for Runners {
             RunnerEvent::Enrolled(_)
             | RunnerEvent::Rekeyed { .. }
             | RunnerEvent::InstallKeysReplaced(_)
+            | RunnerEvent::RecoveryRecipientsChanged { .. }
             | RunnerEvent::RekeyRequested { .. }
             | RunnerEvent::Disconnected { .. }
             | RunnerEvent::Reconnected

@@ -40,7 +40,10 @@ fn exit_code(ended: anyhow::Result<ExitCode>) -> ExitCode {
             // The reader closed the pipe, as `head` does. This is not an error.
             return ExitCode::SUCCESS;
         }
-        eprintln!("error: {error:#}");
+        // The text may contain text of the server.
+        let text = format!("{error:#}");
+        let lines: Vec<String> = text.lines().map(schemas::sanitize::sanitize).collect();
+        eprintln!("error: {}", lines.join("\n"));
         ExitCode::FAILURE
     })
 }

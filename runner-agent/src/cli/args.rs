@@ -7,7 +7,12 @@ use domain::{
     isolation::IsolationLevel,
 };
 
-use super::{journal::JournalArgs, secret::SecretCommand, state::StateCommand};
+use super::{
+    journal::JournalArgs,
+    recovery::{RecoverArgs, RecoveryCommand},
+    secret::SecretCommand,
+    state::StateCommand,
+};
 use crate::{
     budgets::Budgets,
     images::{Mirror, RegistryChoice, parse_mirror},
@@ -138,6 +143,10 @@ pub(crate) struct Run {
     /// names the same one. The runner records it [default: the recorded one, else `sandbox`]
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
+    /// Recovery recipient: public key of an age identity, age1…, whose private key you keep offline; may be
+    /// repeated. Only `recovery remove` removes it, and then only `recovery add` adds it again
+    #[arg(long, value_name = "RECIPIENT")]
+    pub(crate) recovery: Vec<install_keys::Recipient>,
     /// Maximum number of concurrent jobs
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
@@ -236,6 +245,29 @@ The command needs no data directory. With the directory of a runner, it also che
         #[command(subcommand)]
         command: SecretCommand,
     },
+    /// Choose who can recover the keys of the install on another host
+    #[command(after_help = "\
+Create an identity on another host, and keep its private key offline:
+  age-keygen -o recovery-identity.txt
+Then, on this host:
+  stead-runner recovery add age1… --data /var/lib/stead-runner
+  stead-runner fingerprint --data /var/lib/stead-runner
+Keep the fingerprint in your own records: `stead-runner recover` needs it.")]
+    Recovery {
+        #[command(subcommand)]
+        command: RecoveryCommand,
+    },
+    /// Recover an install on a new host: its keys into a new data directory, and its runner
+    #[command(after_help = "\
+Example, with a new enrolment token of the vendor:
+  stead-runner recover --data /var/lib/stead-runner --identity recovery-identity.txt \\
+    --fingerprint sha256:4f… --server https://stead.example.com:7071 --server-key sha256:4f… \\
+    --token-file -
+
+The first call lists the states that the server has. Compare them with your records, and repeat the call with each in \
+--accept-head: nothing proves that they are the newest ones. The runner is disabled until you run `stead-runner \
+enable`, and the server rejects the former runner. Nothing changes if a check fails.")]
+    Recover(Box<RecoverArgs>),
     /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,
     /// List jobs that need your approval (policy key `require_approval`)

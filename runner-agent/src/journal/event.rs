@@ -147,6 +147,9 @@ pub enum JournalEvent {
         serial: u64,
         reason: String,
     },
+    /// The customer accepted this state of the server as the newest one when the install was
+    /// recovered. Nothing proves that: the lost host may have written a later one.
+    StateUnproved { component: String, lineage: String, serial: u64, digest: String },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
     /// The customer added or removed a recorded publisher of plugins. Contains all recorded ones.
@@ -192,6 +195,7 @@ impl JournalEvent {
             | JournalEvent::Rekeyed { .. }
             | JournalEvent::StateResolving { .. }
             | JournalEvent::StateResolved { .. }
+            | JournalEvent::StateUnproved { .. }
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }

@@ -67,6 +67,7 @@ fn job_of(event: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<J
         | JournalEvent::Rekeyed { .. }
         | JournalEvent::StateResolving { .. }
         | JournalEvent::StateResolved { .. }
+        | JournalEvent::StateUnproved { .. }
         | JournalEvent::Disabled { .. }
         | JournalEvent::Enabled {}
         | JournalEvent::PolicyChosen { .. }
@@ -178,6 +179,9 @@ fn description(event: &JournalEvent) -> String {
                 "you decided that serial {serial} of lineage {lineage} is the state of {component}: {reason}"
             )
         }
+        JournalEvent::StateUnproved { component, lineage, serial, .. } => format!(
+            "you accepted serial {serial} of lineage {lineage}, unproved, as the newest state of {component}"
+        ),
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),

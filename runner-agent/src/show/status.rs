@@ -7,9 +7,11 @@ use schemas::{moment, sanitize::sanitize};
 use crate::{
     budgets::{Budgets, Usage},
     data::Data,
+    enrol::Identity,
     host,
     journal::{self, JournalEvent},
     policy::Choice,
+    recovery, seed,
     witness::Witness,
 };
 
@@ -51,6 +53,19 @@ pub fn policy(data: &Data) -> String {
             "none: allows everything that the vendor's server signs, within the fixed limits of the runner".into()
         }
     }
+}
+
+/// Returns whether the keys of the install can be recovered. `None` for a build runner.
+pub fn recovery(data: &Data, identity: &Identity) -> Option<String> {
+    identity.install?;
+    Some(match seed::open(data) {
+        Ok(Some(keys)) => match recovery::warning(data, &keys, identity) {
+            Some(warning) => format!("WARNING: {warning}"),
+            None => "the keys of the install have a recovery recipient".into(),
+        },
+        Ok(None) => "this directory has no keys of the install".into(),
+        Err(error) => format!("cannot read the keys of the install: {error}"),
+    })
 }
 
 /// Returns the disk use with its budgets.

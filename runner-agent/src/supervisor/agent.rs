@@ -87,6 +87,8 @@ pub(crate) struct AgentState {
     pub values_retry_at: Option<Instant>,
     /// Last change of the customer's values that the server knows.
     pub values_reported_at: Option<SystemTime>,
+    /// Last change of the recovery recipients that the server knows.
+    pub recipients_reported_at: Option<SystemTime>,
 }
 
 /// Job that occupies a slot.
@@ -126,6 +128,7 @@ impl Agent {
             last_cleanup: None,
             values_retry_at: None,
             values_reported_at: None,
+            recipients_reported_at: None,
         };
         Ok(Arc::new(Agent {
             journal: Journal::open(&data)?,

@@ -150,6 +150,7 @@ fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<J
             JournalEvent::StateSeen { .. }
                 | JournalEvent::StateAccepted { .. }
                 | JournalEvent::StateResolved { .. }
+                | JournalEvent::StateUnproved { .. }
         )
     };
     let is_needed = |entry: &Entry| {

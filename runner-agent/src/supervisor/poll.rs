@@ -11,6 +11,7 @@ use crate::{
     client::{ApiRequest, ServerRejection},
     disable,
     host::{self, Process},
+    recovery,
     shim::order::CancelOrder,
     values::customer,
 };
@@ -50,7 +51,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
         }
         agent.recover_journal();
         cleanup::clean_up_if_due(agent);
-        if customer::changed_at(&agent.data) != agent.state().values_reported_at {
+        if has_unreported(agent) {
             agent.request_session();
         }
         if is_renewal_due(agent) || are_values_due(agent) {
@@ -178,14 +179,19 @@ fn stop_jobs_if_requested(agent: &Agent) {
     }
 }
 
+/// Returns whether the customer changed values or recovery recipients that only a session reports.
+fn has_unreported(agent: &Agent) -> bool {
+    let changed_at = (customer::changed_at(&agent.data), recovery::changed_at(&agent.data));
+    let state = agent.state();
+    changed_at != (state.values_reported_at, state.recipients_reported_at)
+}
+
 /// Waits for a change that the server must receive.
 async fn wait_for_change(agent: &Agent, seen: &LocalState) {
     let changed = async {
         loop {
             sleep(CHECK_INTERVAL).await;
-            let values_changed =
-                customer::changed_at(&agent.data) != agent.state().values_reported_at;
-            if values_changed && !agent.state().session_renewal.is_requested() {
+            if has_unreported(agent) && !agent.state().session_renewal.is_requested() {
                 return;
             }
             let is_session_due = is_renewal_due(agent) || are_values_due(agent);

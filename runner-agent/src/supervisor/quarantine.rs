@@ -53,6 +53,7 @@ impl UnstartedManifests {
             | JournalEvent::StateAccepted { .. }
             | JournalEvent::StateResolving { .. }
             | JournalEvent::StateResolved { .. }
+            | JournalEvent::StateUnproved { .. }
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }

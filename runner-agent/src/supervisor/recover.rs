@@ -116,6 +116,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
             | JournalEvent::StateAccepted { .. }
             | JournalEvent::StateResolving { .. }
             | JournalEvent::StateResolved { .. }
+            | JournalEvent::StateUnproved { .. }
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }

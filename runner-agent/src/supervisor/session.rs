@@ -7,12 +7,13 @@ use std::{
 
 use anyhow::Context as _;
 use domain::ids::SessionId;
+use install_keys::Of;
 use reqwest::Method;
 use schemas::{
     problem::Problem,
     runner::{
         CustomerValue, ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume,
-        ResumeAction, SessionOpened,
+        ResumeAction, SessionOpened, WrappedSeed,
     },
     secret::FEATURE,
     token::{AUD_SESSION, SessionAssertion},
@@ -29,6 +30,7 @@ use crate::{
     data, enrol, host, ids,
     journal::JournalEvent,
     policy::Choice,
+    recovery,
     shim::order::{CancelOrder, StopCause},
     tasks,
     values::customer,
@@ -66,6 +68,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         features: vec![FEATURE.into()],
         policy: Choice::digest(&agent.data),
         customer_values: reported_values(agent),
+        wrapped_seeds: reported_seeds(agent),
     };
     let request = || {
         let assertion = sign_request(agent, &journal_id)?;
@@ -140,6 +143,24 @@ fn reported_values(agent: &Agent) -> Option<Vec<CustomerValue>> {
         }
         Err(error) => {
             warn!(%error, "Cannot read the values that the customer set; the server does not learn of new ones");
+            None
+        }
+    }
+}
+
+/// Returns the wrapped seeds for the server. Those of other keys are useless, so it does not get
+/// them.
+fn reported_seeds(agent: &Agent) -> Option<Vec<WrappedSeed>> {
+    let (keys, install) = (agent.keys.install.as_ref()?, agent.identity.install?);
+    let of = Of { log_id: &agent.identity.log_id, install };
+    agent.state().recipients_reported_at = recovery::changed_at(&agent.data);
+    match recovery::reported(&agent.data, keys, &of) {
+        Ok(seeds) => Some(seeds),
+        Err(error) => {
+            warn!(
+                error = format!("{error:#}"),
+                "Cannot read the wrapped seeds; the server keeps those that it has"
+            );
             None
         }
     }

@@ -86,6 +86,18 @@ pub struct Enrolment {
     pub command: String,
 }
 
+/// Request for an enrolment token of an install.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateEnrolmentToken {
+    /// Id of a former runner, `rnr_` and a ULID, whose keys the customer recovers with this token,
+    /// although those of another runner replaced them. A thief of its host can then recover them as
+    /// well, with this token. Absent for an ordinary enrolment or recovery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub recover_from: Option<RunnerId>,
+}
+
 /// New enrolment token for an install or for a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnrolmentIssued {
@@ -172,6 +184,24 @@ pub struct InstallKeys {
     pub encryption_key: String,
     /// Ed25519 public key that verifies data of the install, 64 lower-case hexadecimal digits.
     pub signing_key: String,
+    /// Keys of earlier generations, the last one first. Each signed its successor at the recovery of
+    /// the install on another host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<FormerKeys>,
+}
+
+/// Public keys of an earlier generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FormerKeys {
+    /// Generation of the keys, from 1.
+    pub generation: u32,
+    /// X25519 public key, 64 lower-case hexadecimal digits.
+    pub encryption_key: String,
+    /// Ed25519 public key, 64 lower-case hexadecimal digits.
+    pub signing_key: String,
+    /// Signature of the next keys by this signing key, base64
+    /// (`application/vnd.stead.install-keys-succession.v1+json`).
+    pub signature: String,
 }
 
 /// State, deployed build and outputs of one component in an install.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Host, InstallPublicKeys, RunnerMode};
+use super::{Host, InstallPublicKeys, RecoveryProof, RunnerMode};
 use crate::moment;
 
 /// Request of `POST /runner/v1/enrol`.
@@ -35,6 +35,10 @@ pub struct Enrol {
     /// strings. Empty for a build runner.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
+    /// Proof that the runner recovered the keys of the install. It then needs no stack outputs: those
+    /// of the former runner stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryProof>,
 }
 
 /// Response to [`Enrol`]. Until the token expires, a repeated request with the same token and key

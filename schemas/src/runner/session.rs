@@ -9,7 +9,7 @@ use proof::dsse::Envelope;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{FailureReason, InstallPublicKeys, JobKind, LogSettings, Outcome};
+use super::{FailureReason, InstallPublicKeys, JobKind, LogSettings, Outcome, WrappedSeed};
 use crate::moment;
 
 /// Request of `POST /runner/v1/sessions`. A repeated request with the same session id returns the
@@ -66,6 +66,11 @@ pub struct OpenSession {
     /// forgets others. Absent if the runner cannot read them: then nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customer_values: Option<Vec<CustomerValue>>,
+    /// All wrapped seeds of this host, which replace those that the runner sent before. Absent if the
+    /// runner cannot read them: then nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 10)]
+    pub wrapped_seeds: Option<Vec<WrappedSeed>>,
 }
 
 /// Sensitive input that the customer set on the runner's host. The value never leaves the host.

@@ -138,7 +138,8 @@ async fn revoked_enrolment_token_is_rejected() {
     let none = TokenId(Ulid::new());
     assert_eq!(rejection(owner.revoke_enrolment_token(none, &why).await).0, 404);
     // A used token cannot be revoked. The problem names the runner to revoke instead.
-    let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
+    let another =
+        owner.create_enrolment_token("acme", &Default::default()).await.unwrap().enrolment.unwrap();
     let mut body = body;
     body["token"] = json!(another.token);
     let (status, enrolled) = enrol(&body).await;

@@ -216,7 +216,7 @@ async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
     let deprovisioned = owner.install("acme").await.unwrap();
     assert_eq!((deprovisioned.id, deprovisioned.state.as_str()), (created.id, "deprovisioned"));
     assert_eq!(
-        rejection(owner.create_enrolment_token("acme").await),
+        rejection(owner.create_enrolment_token("acme", &Default::default()).await),
         (409, "deprovisioned".into())
     );
     let other = owner.create_install(&new_install("acme")).await.unwrap();

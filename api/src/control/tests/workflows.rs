@@ -93,7 +93,8 @@ async fn install_is_created_displayed_and_updated() {
     };
     assert_eq!(rejection(owner.request_run("acme", &request).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
-    let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
+    let another =
+        owner.create_enrolment_token("acme", &Default::default()).await.unwrap().enrolment.unwrap();
     assert_ne!(another.token, enrolment.token);
 }
 

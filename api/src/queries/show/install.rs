@@ -2,13 +2,13 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    ids::{RunId, TokenId},
-    install::Deployed,
+    ids::{RunId, RunnerId, TokenId},
+    install::{self, Deployed},
 };
 use projections::views::{installs, waiting::Contact};
 use schemas::control::{
     Diagnostic,
-    installs::{Enrolment, Install, InstallComponent, InstallKeys},
+    installs::{Enrolment, FormerKeys, Install, InstallComponent, InstallKeys},
 };
 use serde_json::Value;
 
@@ -24,6 +24,37 @@ use crate::{
 
 /// Type shown for a deployed component or sandbox that the config version no longer declares.
 const NOT_IN_CONFIG: &str = "no longer in the config";
+
+/// Maximum number of earlier generations of keys that a response contains.
+const MAX_FORMER: usize = 16;
+
+/// Returns the keys that each recovery of the install succeeded, back from those of the current
+/// runner.
+async fn former_keys(
+    state: &install::Install,
+    current: Option<RunnerId>,
+    lookup: &mut Lookup<'_>,
+) -> Result<Vec<FormerKeys>, Problem> {
+    let (mut successor, mut all) = (current, vec![]);
+    for recovery in state.recoveries.iter().rev().take(MAX_FORMER) {
+        // A runner with new keys succeeds none.
+        if successor != Some(recovery.runner) {
+            continue;
+        }
+        let former = lookup.runner(recovery.former).await?;
+        let Some(keys) = former.as_ref().and_then(|former| former.state.install_keys()) else {
+            break;
+        };
+        all.push(FormerKeys {
+            generation: keys.generation,
+            encryption_key: keys.encryption_key.clone(),
+            signing_key: keys.signing_key.clone(),
+            signature: recovery.signature.clone(),
+        });
+        successor = Some(recovery.former);
+    }
+    Ok(all)
+}
 
 /// Converts an install with its declared and deployed components. Returns `None` for an install
 /// without an app.
@@ -76,12 +107,14 @@ pub(crate) async fn install(
         None => None,
     };
     let contact = row.runner().and_then(|runner| lookup.contact(runner));
+    let former = former_keys(state, row.runner(), lookup).await?;
     let keys = runner.as_ref().and_then(|runner| runner.state.install_keys());
     let keys = keys.map(|keys| InstallKeys {
         log_id: app.engine.log().log_id().to_string(),
         generation: keys.generation,
         encryption_key: keys.encryption_key.clone(),
         signing_key: keys.signing_key.clone(),
+        former,
     });
     Ok(Some(Install {
         id: row.install,

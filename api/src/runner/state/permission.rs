@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use app_config::tree::SANDBOX;
 use domain::{
-    ids::{ExecutionId, InstallId, JobId},
+    ids::{ExecutionId, InstallId, JobId, RunnerId},
     install::{self, Install},
     job::{Job, JobClass, Origin},
+    runner::Runner,
 };
 use schemas::{
     cluster::CLUSTER_INPUT,
@@ -20,7 +21,7 @@ use super::{
     StateCaller,
 };
 use crate::{
-    extract::{JobCaller, RunnerCaller},
+    extract::{self, JobCaller, RunnerCaller},
     problem::{Code, Problem},
     state::App,
     state_versions::{self, Begun, Of, Writer},
@@ -102,6 +103,15 @@ pub(super) async fn check_writer(
             let detail = "cannot store the state: a job sends neither `written_by` nor `is_decided`, and a runner sends one of them";
             Err(Problem::new(Code::BadRequest, detail))
         }
+    }
+}
+
+/// Checks in the log that the runner is not revoked. The revocations in memory may be outdated, and
+/// a server that crashed after it committed a recovery has set no fence against the former runner.
+pub(super) async fn check_not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
+    match app.log().reload::<Runner>(&runner.to_string()).await?.state.revoked {
+        true => Err(extract::revoked(runner)),
+        false => Ok(()),
     }
 }
 

@@ -31,6 +31,7 @@ use crate::state_versions::{self, Of};
 #[cfg(feature = "fault-injection")]
 mod faults;
 mod limits;
+mod recovery;
 
 /// Running job of the component `web`.
 struct Running {

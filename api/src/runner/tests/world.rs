@@ -49,7 +49,7 @@ pub(super) struct World {
     router: Router,
     data: Arc<tempfile::TempDir>,
     timing: Timing,
-    _loops: JoinSet<()>,
+    loops: JoinSet<()>,
 }
 
 pub(super) struct TestResponse {
@@ -185,7 +185,12 @@ impl World {
         let subscriber = tracing::dispatcher::get_default(Clone::clone);
         loops.spawn(liveness::run(app.clone()).with_subscriber(subscriber));
         let router = router::runner(&app);
-        World { app, database, router, data, timing, _loops: loops }
+        World { app, database, router, data, timing, loops }
+    }
+
+    /// Stops the loops. From now on, this server learns nothing from the log.
+    pub(super) async fn stop_loops(&mut self) {
+        self.loops.shutdown().await;
     }
 
     pub(super) async fn send(&self, request: Request<Body>) -> TestResponse {

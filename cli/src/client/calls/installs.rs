@@ -1,7 +1,6 @@
 //! Calls of `/v1/installs`.
 use reqwest::Method;
 use schemas::control::{ChangeResult, Page, installs, runs};
-use serde_json::json;
 
 use super::CallResult;
 use crate::client::Client;
@@ -67,9 +66,10 @@ impl Client {
     pub async fn create_enrolment_token(
         &self,
         install: &str,
+        body: &installs::CreateEnrolmentToken,
     ) -> CallResult<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
-        self.change(Method::POST, &path, &json!({})).await
+        self.change(Method::POST, &path, body).await
     }
 
     pub async fn request_run(

@@ -79,7 +79,14 @@ fn after(event: &InstallEvent) -> Option<InstallEvent> {
         InstallEvent::StateAwaited { .. } => {
             InstallEvent::StateArrived { name, state: state_version(7) }
         }
-        InstallEvent::StateArrived { .. } => InstallEvent::Deprovisioned { run: Some(run) },
+        InstallEvent::StateArrived { .. } => InstallEvent::Recovered(Recovery {
+            runner: RunnerId(ulid::Ulid(3)),
+            former: RUNNER,
+            generation: 2,
+            signature: "c2ln".into(),
+            unproved_states: [(name, state_version(7))].into(),
+        }),
+        InstallEvent::Recovered(_) => InstallEvent::Deprovisioned { run: Some(run) },
         InstallEvent::Deprovisioned { .. } => return None,
     })
 }

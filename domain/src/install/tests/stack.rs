@@ -46,3 +46,25 @@ fn stack_outputs_of_the_runner_take_precedence() {
     assert_eq!(stack(and(created(), [outputs_set("eu-2")])), outputs("eu-2"));
     assert_eq!(stack(and(ready(), [outputs_set("eu-2")])), outputs("eu-1"));
 }
+
+#[test]
+fn the_keys_of_a_runner_are_recovered_once() {
+    let successor = RunnerId(ulid::Ulid(3));
+    let recovery = |runner, former| Recovery {
+        runner,
+        former,
+        generation: 2,
+        signature: "c2ln".into(),
+        unproved_states: [("api".into(), state_version(7))].into(),
+    };
+    let recover = |runner, former| InstallCommand::Recover(recovery(runner, former));
+    let recovered = || InstallEvent::Recovered(recovery(successor, RUNNER));
+    given::<Install>(ready()).when(recover(successor, RUNNER)).then([recovered()]);
+    let again = InstallError::AlreadyRecovered { former: RUNNER, runner: successor };
+    let third = RunnerId(ulid::Ulid(4));
+    given::<Install>(and(ready(), [recovered()])).when(recover(third, RUNNER)).then_rejected(again);
+    given::<Install>(and(ready(), [recovered()]))
+        .when(recover(third, successor))
+        .then([InstallEvent::Recovered(recovery(third, successor))]);
+    given::<Install>([]).when(recover(successor, RUNNER)).then_rejected(InstallError::NotFound);
+}

@@ -41,6 +41,7 @@ fn transitions_match_the_golden_table() {
                     replaces: None,
                 },
             ),
+            ("recover", InstallCommand::Recover(recovery())),
             (
                 "set stack outputs",
                 InstallCommand::SetStackOutputs { outputs: outputs("eu-2"), by: ANN, reason: None },
@@ -114,4 +115,9 @@ fn transitions_match_the_golden_table() {
             ("finish run", InstallCommand::FinishRun { run: ONE, outcome: Outcome::Succeeded }),
         ],
     );
+}
+
+fn recovery() -> Recovery {
+    let (runner, signature) = (RunnerId(ulid::Ulid(3)), "c2ln".into());
+    Recovery { runner, former: RUNNER, generation: 2, signature, unproved_states: [].into() }
 }

@@ -49,7 +49,8 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
             }
             DeadlinePassed => ("lost: deadline", Some(declare_lost(by, Disconnected))),
             Disconnected => ("lost: disconnected", Some(declare_lost(by, NeverSpawned))),
-            NeverSpawned => ("lost: never spawned", Some(resolve(by, Resolution::Succeeded))),
+            NeverSpawned => ("lost: never spawned", Some(declare_lost(by, HostReplaced))),
+            HostReplaced => ("lost: host replaced", Some(resolve(by, Resolution::Succeeded))),
         },
         JobCommand::Resolve { by: Actor::Principal(_), resolution, .. } => match resolution {
             Resolution::Succeeded => ("resolve: succeeded", Some(resolve(by, Resolution::Failed))),
