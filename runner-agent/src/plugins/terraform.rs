@@ -1,7 +1,7 @@
 //! Plugin `terraform_module`: a component, or the sandbox, that is a Terraform module.
 //!
 //! ```text
-//! build  init -backend=false ─▶ validate -json
+//! build  init -backend=false ─▶ validate -json ─▶ providers lock, unless the module has a lock file
 //! plan   sync ─▶ init ─▶ plan -out ─▶ show -json ─▶ redacted summary, plan digest
 //! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
 //! ```
@@ -10,6 +10,7 @@
 //! the customer's CLI configuration. The runner serves the state, and stores it encrypted.
 
 mod details;
+mod lock;
 mod progress;
 mod summary;
 mod tool;

@@ -38,6 +38,19 @@ impl Tool {
         format!("{} {}", self.binary, self.version)
     }
 
+    #[cfg(test)]
+    pub(super) fn for_test(binary: &'static str) -> Tool {
+        Tool { path: PathBuf::from(binary), version: "1.9.0".into(), binary }
+    }
+
+    /// Returns the host of the registry from which the tool takes providers without a host.
+    pub(super) fn registry(&self) -> &'static str {
+        match self.binary {
+            "tofu" => "registry.opentofu.org",
+            _ => "registry.terraform.io",
+        }
+    }
+
     /// Returns the digest of the executable.
     pub(super) fn digest(&self) -> Result<Digest, PluginError> {
         sha256_file(&self.path).doing(|| format!("cannot read {}", self.path.display()))
