@@ -82,6 +82,7 @@ impl Agent {
         let open = json!({
             "assertion": sign(&opening, &key).unwrap(), "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": slots, "journal": [], "capabilities": ["build"],
+            "features": [schemas::secret::FEATURE],
         });
         let opened = agent.ok(Method::POST, "sessions", &open).await;
         agent.token = opened["access_token"].as_str().unwrap().to_string();

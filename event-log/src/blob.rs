@@ -42,16 +42,17 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     );
     let put = put.bind(digest.to_string()).bind(bytes).bind(Clock::system().now());
     if put.execute(pool).await?.rows_affected() == 0 {
-        // The first writer may not have flushed its commit. A commit that writes nothing would not
-        // wait for the disk, so this statement writes a message.
-        sqlx::query("select pg_logical_emit_message(true, 'stead', '')").execute(pool).await?;
+        flush_first_writer(pool).await?;
     }
     Ok(digest)
 }
 
-/// Stores bytes for an event that is appended afterwards. The commit of that event makes the bytes
-/// durable. An erasure of the subject, if there is one, deletes the bytes even if no event refers to
-/// them. If the key of the subject was shredded, stores nothing.
+/// Stores bytes durably for an event that is appended afterwards. An erasure of the subject, if there
+/// is one, deletes the bytes even if no event refers to them. If the key of the subject was shredded,
+/// stores nothing.
+///
+/// The commit of the event does not suffice to make the bytes durable: if the database crashes
+/// between the two, it loses the bytes, and the event is appended again after the restart.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -61,25 +62,27 @@ pub async fn put_for_event(
     subject: Option<&str>,
 ) -> Result<Digest, BlobError> {
     let digest = digest(bytes)?;
-    sqlx::query(
-        "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
-         insert into blob (digest, bytes, created_at, subject) \
-         select $1::text, $2::bytea, $3::timestamptz, $4::text from asynchronous \
+    let put = sqlx::query(
+        "insert into blob (digest, bytes, created_at, subject) \
+         select $1::text, $2::bytea, $3::timestamptz, $4::text \
          where not exists (select from subject_key where subject = $4 and shredded_at is not null) \
          on conflict (digest) do nothing",
-    )
-    .bind(digest.to_string())
-    .bind(bytes)
-    .bind(Clock::system().now())
-    .bind(subject)
-    .execute(pool)
-    .await?;
+    );
+    let put = put.bind(digest.to_string()).bind(bytes).bind(Clock::system().now()).bind(subject);
+    if put.execute(pool).await?.rows_affected() == 0 {
+        flush_first_writer(pool).await?;
+    }
     Ok(digest)
 }
 
-/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that can
-/// be reproduced, or that a later event references. The commit of that event also flushes all
-/// earlier commits.
+/// Waits until the commit of the first writer of a blob is durable. A commit that writes nothing
+/// would not wait for the disk, so this statement writes a message.
+async fn flush_first_writer(pool: &PgPool) -> Result<(), sqlx::Error> {
+    sqlx::query("select pg_logical_emit_message(true, 'stead', '')").execute(pool).await.map(drop)
+}
+
+/// Stores several blobs in one statement, without waiting for the disk. Use it only for bytes that
+/// can be reproduced.
 ///
 /// # Errors
 /// [`BlobError`].

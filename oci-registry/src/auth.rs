@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -126,10 +126,10 @@ impl Auth {
 /// wait for the network, so it runs on a blocking thread. It has no timeout of its own, so each process
 /// runs one at a time: helpers that hang must not use up the threads of the server.
 pub(crate) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
-    static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
+    static RUNNING: Semaphore = Semaphore::const_new(1);
     let key = if host == DOCKER_HUB { DOCKER_HUB_KEY } else { host }.to_owned();
     let found = timeout(TIMEOUT, async {
-        let permit = Arc::clone(&RUNNING).acquire_owned().await;
+        let permit = RUNNING.acquire().await;
         tokio::task::spawn_blocking(move || {
             let found = get_credential(&key);
             drop(permit);

@@ -197,7 +197,7 @@ impl Endpoint {
         build: impl Fn(&reqwest::Client) -> RequestBuilder,
     ) -> Result<Response, RegistryError> {
         let mut retry = self.retry();
-        let (mut has_answered, mut has_forgotten) = (false, false);
+        let mut has_answered = false;
         loop {
             match self.send_once(scope, build(&self.http)).await {
                 // ECR responds to an expired token with 403 and without a challenge. A registry can also
@@ -205,12 +205,8 @@ impl Endpoint {
                 Ok(refused)
                     if refused.status() == StatusCode::FORBIDDEN
                         && !has_answered
-                        && !has_forgotten
                         && self.is_own(refused.url())
-                        && self.auth.forget(scope) =>
-                {
-                    has_forgotten = true;
-                }
+                        && self.auth.forget(scope) => {}
                 // Another host, after a redirect, must not choose where the credential goes.
                 Ok(refused)
                     if refused.status() == StatusCode::UNAUTHORIZED

@@ -33,7 +33,7 @@ impl RecordedCall {
 /// Change of a response: a new body, or `None` to keep the original.
 type Change = dyn Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync;
 
-/// What happens to a call that does not reach the server.
+/// Fate of a call that does not reach the server.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// The proxy closes the connection.

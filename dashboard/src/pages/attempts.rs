@@ -55,7 +55,7 @@ fn chooser(page: &AttemptsPage) -> Markup {
         }
     };
     html! {
-        form.inline.compare method="get" action={ "/ui/jobs/" (page.job.id) "/attempts" } {
+        form.inline method="get" action={ "/ui/jobs/" (page.job.id) "/attempts" } {
             (choice("Left", "left", shown(0)))
             (choice("Right", "right", shown(1)))
             label {

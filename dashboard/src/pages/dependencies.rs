@@ -7,7 +7,7 @@ use crate::components::{self, Node, Tone};
 /// The component that all others depend on.
 const SANDBOX: &str = "sandbox";
 
-/// What a graph shows of one component.
+/// Parts of a component that a graph shows.
 pub(super) struct Shown {
     pub subtitle: String,
     pub tone: Tone,

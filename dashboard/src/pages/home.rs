@@ -53,7 +53,8 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
         && waiting.is_empty()
         && unknown.is_empty()
         && disconnected.is_empty()
-        && expiring.is_empty();
+        && expiring.is_empty()
+        && failed.is_empty();
     let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
     let content = html! {
         (frame::title(caller, &Updates::of_types(&["run", "job", "runner", "install", "app"]), "Home", &html! {}))

@@ -87,8 +87,8 @@ fn no_key(subject: &str, why: &str) -> DataError {
     DataError::Key { subject: subject.to_owned(), why: why.to_owned() }
 }
 
-/// Stores data of an execution for an event that is appended afterwards. The commit of that event
-/// makes the data durable. Storing the same data again changes nothing.
+/// Stores data of an execution durably for an event that is appended afterwards. Storing the same
+/// data again changes nothing.
 ///
 /// # Errors
 /// [`DataError`].
@@ -108,9 +108,8 @@ pub async fn put(
     let ciphertext = encrypt(&key, &id.context(), plain)
         .ok_or_else(|| no_key(id.subject, "the data is too long to encrypt"))?;
     sqlx::query(
-        "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
-         insert into subject_data (subject, digest, execution, ciphertext, created_at) \
-         select $1::text, $2::text, $3::text, $4::bytea, $5::timestamptz from asynchronous \
+        "insert into subject_data (subject, digest, execution, ciphertext, created_at) \
+         select $1::text, $2::text, $3::text, $4::bytea, $5::timestamptz \
          where not exists (select from subject_key where subject = $1 and shredded_at is not null) \
          on conflict do nothing",
     )

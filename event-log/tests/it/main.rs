@@ -4,6 +4,7 @@
 
 mod append;
 mod archives;
+mod crashes;
 mod disk;
 mod encrypted_fields;
 mod in_doubt;

@@ -25,9 +25,10 @@ use schemas::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub(super) use self::destination::Destination;
+pub(super) use self::destination::{Destination, SANDBOX};
 use super::{
     contract::{PluginError, Sink, Stream},
+    details,
     dispatch::report,
     plans,
     plugin::{
@@ -135,7 +136,7 @@ async fn resolved(
 
 async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let destination = Destination::of(work).await?;
-    let (plan, changes) = match work.operation {
+    let (plan, mut changes) = match work.operation {
         Operation::Apply => {
             let image = artifact(work)?;
             sink.phase("plan");
@@ -163,8 +164,9 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     write_private(&file, &bytes.doing(|| "cannot write the plan".into())?)?;
     let noop = changes.noop;
     let (extra_files, tool, tool_digest) = (BTreeMap::new(), TOOL.into(), None);
+    let details = changes.details.take().and_then(|details| details::prepare(details, sink));
     let planned = Planned { file, extra_files, tool, tool_digest, changes };
-    let record = plans::store(work, planned, None, StateMark::default())?;
+    let record = plans::store(work, planned, details, StateMark::default())?;
     let line = match noop {
         true => format!("no changes: plan {}", record.digest),
         false => {
@@ -258,14 +260,14 @@ fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: 
     }
     let address = format!("{}@{image}", destination.address(work));
     let former = destination::last_image(work).filter(|_| work.present);
-    let details = Some(details((&address, action), former.as_ref(), image));
+    let details = Some(digest_details((&address, action), former.as_ref(), image));
     let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
     Changes { add, change, resources, details, ..Changes::default() }
 }
 
 /// Returns the digest before and after the sync. The former image is unknown if another runner copied
 /// it.
-fn details(
+fn digest_details(
     (address, action): (&str, Action),
     former: Option<&Digest>,
     image: &Digest,
@@ -304,7 +306,7 @@ mod tests {
         let digest =
             |digit: &str| -> Digest { format!("sha256:{}", digit.repeat(64)).parse().unwrap() };
         let shown = |former: Option<&Digest>| {
-            let details = details(("r/web", Action::Update), former, &digest("b"));
+            let details = digest_details(("r/web", Action::Update), former, &digest("b"));
             serde_json::to_value(&details.resources[0].attributes).unwrap()
         };
         let after = json!({ "value": digest("b") });

@@ -170,7 +170,7 @@ async fn the_check_of_an_index_has_one_time_limit_and_a_maximum_of_images() {
     let error = registry.artifact_size(&repository(), &index(17)).await.unwrap_err();
     assert!(error.to_string().contains("more than 16 images"), "{error}");
     // Each document is in time, but all of them are not.
-    registry.times = Times { response: Duration::from_millis(600), ..Times::default() };
+    registry.times = Times { check: Duration::from_millis(600), ..Times::default() };
     let slow = index(8);
     registry.documents().clear();
     fake.content().delay = Duration::from_millis(200);

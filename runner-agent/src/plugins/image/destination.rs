@@ -22,8 +22,8 @@ use crate::{host, images::RegistryChoice};
 
 /// Longest part of an upstream tag in a tag of the install, in bytes.
 const MAX_TAG: usize = 100;
-/// Name of the sandbox among the components of an install.
-const SANDBOX: &str = "sandbox";
+/// Name of the sandbox among the components of an install, and among the jobs of a run.
+pub(in crate::plugins) const SANDBOX: &str = "sandbox";
 
 /// Registry of the install, or the layout of the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,15 +11,12 @@ use schemas::{
 use super::{
     super::{
         contract::Sink,
-        image::{self, Destination},
+        image::{self, Destination, SANDBOX},
         plugin::{Halt, Operation, Work},
     },
     Preflight,
 };
 use crate::images::RegistryChoice;
-
-/// Name of the sandbox among the jobs of a run.
-const SANDBOX: &str = "sandbox";
 
 impl Preflight<'_> {
     /// Checks each registry once, with the credentials that the copies would use. Otherwise a run
@@ -67,7 +64,7 @@ impl Preflight<'_> {
         Ok(())
     }
 
-    /// Checks the destination of these images.
+    /// Checks the destination of these images, of which there is at least one.
     async fn check_registry(
         &self,
         host: Option<&str>,
@@ -75,10 +72,7 @@ impl Preflight<'_> {
         sink: &mut dyn Sink,
     ) -> Result<(CheckStatus, String), Halt> {
         let built = images.iter().find(|at| !self.jobs[**at].artifacts.is_empty());
-        let Some(at) = built.or(images.first()) else {
-            return Ok((CheckStatus::Ok, String::new()));
-        };
-        let (_, manifest, context) = self.component(*at);
+        let (_, manifest, context) = self.component(*built.unwrap_or(&images[0]));
         let work = Work::new(&manifest, &context)?;
         let destination = Destination::of(&work).await?;
         let Some(host) = host else {
