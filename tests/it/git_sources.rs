@@ -18,6 +18,7 @@ use tests::{
 mod failures;
 mod locks;
 mod moved;
+mod retention;
 mod scripts;
 
 const MODULE: &str = "output \"text\" { value = \"one\" }\n";

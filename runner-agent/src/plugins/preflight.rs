@@ -135,30 +135,27 @@ impl Preflight<'_> {
             .enumerate()
             .filter(|(at, job)| allowed.contains(at) && job.plugin.name == "terraform_module");
         // A component can request a version that the host has beside the usual one.
-        let mut versions: BTreeMap<Option<&str>, Option<String>> = BTreeMap::new();
+        let mut requests: BTreeMap<Option<&str>, Vec<&PlannedJob>> = BTreeMap::new();
         for (_, job) in modules {
             let requested = match &job.rendered {
                 Rendered::Known { inputs, .. } => inputs["terraform_version"].as_str(),
                 Rendered::Deferred(_) => None,
             };
             let requested = requested.filter(|version| !version.is_empty());
-            if !versions.contains_key(&requested) {
-                let (version, status, message) =
-                    match terraform::find_tool(self.work, requested, sink).await {
-                        Ok((version, tool)) => (Some(version), CheckStatus::Ok, tool),
-                        Err(halt) => (None, CheckStatus::Failed, self.failure(halt)?),
-                    };
-                let is_known =
-                    |known: &Check| known.component.is_none() && known.message == message;
-                if !self.checks.iter().any(is_known) {
-                    self.add(None, "terraform", status, message);
-                }
-                versions.insert(requested, version);
+            requests.entry(requested).or_default().push(job);
+        }
+        let mut shown = BTreeSet::new();
+        for (requested, jobs) in requests {
+            let (found, status, message) =
+                match terraform::find_tool(self.work, requested, sink).await {
+                    Ok((version, tool)) => (Some(version), CheckStatus::Ok, tool),
+                    Err(halt) => (None, CheckStatus::Failed, self.failure(halt)?),
+                };
+            if shown.insert(message.clone()) {
+                self.add(None, "terraform", status, message);
             }
-            let found = versions.get(&requested).and_then(Option::as_ref);
-            if let (Some(requested), Some(found)) = (requested, found)
-                && requested != found
-            {
+            let (Some(requested), Some(found)) = (requested, found) else { continue };
+            for job in jobs.into_iter().filter(|_| requested != found) {
                 let message =
                     format!("the app requests version {requested}, but this runner has {found}");
                 self.add(Some(&job.name), "terraform version", CheckStatus::Ok, message);

@@ -58,7 +58,7 @@ impl Channel {
         work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Self, Halt> {
-        let (args, env) = (Vec::new(), BTreeMap::new());
+        let (args, env) = (Vec::new(), charts::access(work));
         let dir = work.job.work_dir.clone();
         let spec = ChildSpec {
             program,

@@ -23,13 +23,18 @@ use crate::plugins::{
     process::{self, ChildEnd, ChildSpec, Code},
 };
 
-/// Environment variables of the agent that git receives. They locate its configuration and keys.
-const AGENT_VARIABLES: [&str; 14] = [
+/// Environment variables of the agent that git receives. They locate its configuration and keys, and
+/// those of Helm and Docker.
+const AGENT_VARIABLES: [&str; 18] = [
     "ALL_PROXY",
+    "DOCKER_CONFIG",
     "GIT_CONFIG_GLOBAL",
     "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_SSL_CAINFO",
+    "HELM_CONFIG_HOME",
+    "HELM_REGISTRY_CONFIG",
+    "HELM_REPOSITORY_CONFIG",
     "HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
