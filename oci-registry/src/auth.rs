@@ -240,7 +240,7 @@ impl TokenRequest<'_> {
             return Err(invalid("its scheme is not https"));
         }
         let http = endpoint.client(&url);
-        let http = http.ok_or_else(|| invalid("it is not a public address"))?;
+        let http = http.ok_or_else(|| invalid(&format!("it is {}", endpoint.not_allowed())))?;
         let scopes = self.scope.0.iter().map(|scope| ("scope", scope.as_str()));
         let service = self.service.iter().map(|service| ("service", service.as_str()));
         let parameters: Vec<_> = service.chain(scopes).collect();
@@ -268,6 +268,10 @@ impl TokenRequest<'_> {
             })?,
             Err(_) => return Err(unreachable("its token server does not respond".into())),
         };
+        if response.status().is_server_error() {
+            let why = format!("its token server responded with status {}", response.status());
+            return Err(unreachable(why));
+        }
         if !response.status().is_success() {
             let detail = format!("its token server responded with status {}", response.status());
             let what = self.scope.0.join(" ");

@@ -48,6 +48,8 @@ pub struct Referred {
     pub http: reqwest::Client,
     /// Returns false for an address that must not be reached.
     pub permits: fn(&Url) -> bool,
+    /// What to do if an address must be reached after all. Part of error messages.
+    pub remedy: &'static str,
 }
 
 impl Endpoint {
@@ -160,6 +162,11 @@ impl Endpoint {
         Retry::new(self.patience, self.observer.clone())
     }
 
+    /// Returns a series of attempts with a limit, also if the caller repeats others without one.
+    pub(crate) fn limited_retry(&self) -> Retry {
+        Retry::new(Some(self.patience.unwrap_or(PATIENCE)), self.observer.clone())
+    }
+
     /// Returns the URL of a path below `/v2/`.
     pub(crate) fn url(&self, path: &str) -> Result<Url, RegistryError> {
         let url = self.base.join(&format!("/v2/{path}"));
@@ -181,6 +188,12 @@ impl Endpoint {
             }
             Some(_) | None => Some(&self.http),
         }
+    }
+
+    /// Explains why an address may not be used that the registry refers to.
+    pub(crate) fn not_allowed(&self) -> String {
+        let remedy = self.referred.as_ref().map(|referred| format!("; {}", referred.remedy));
+        format!("an address that is not allowed{}", remedy.unwrap_or_default())
     }
 
     /// Returns true for an address of the registry itself.
@@ -214,16 +227,28 @@ impl Endpoint {
                         && self.is_own(refused.url()) =>
                 {
                     has_answered = true;
-                    if !self.auth.answer(self, scope, &refused).await? {
-                        return Ok(refused);
+                    match self.auth.answer(self, scope, &refused).await {
+                        Ok(true) => {}
+                        Ok(false) => return Ok(refused),
+                        // The token server does not respond.
+                        Err(error @ RegistryError::Unreachable { .. }) => {
+                            has_answered = false;
+                            retry.pause(None, error).await?;
+                        }
+                        Err(error) => return Err(error),
                     }
                 }
                 Ok(response) if is_transient(&response) => {
                     let wait = retry_after(&response);
                     retry.pause(wait, self.status(what, response).await).await?;
+                    // The credential can expire during an outage.
+                    has_answered = false;
                 }
                 Ok(response) => return Ok(response),
-                Err(error) => retry.pause(None, error).await?,
+                Err(error) => {
+                    retry.pause(None, error).await?;
+                    has_answered = false;
+                }
             }
         }
     }
@@ -262,8 +287,8 @@ impl Endpoint {
         {
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
-        let why = "it refers to an address that is not allowed";
-        let http = self.client(request.url()).ok_or_else(|| self.unreachable(why.into()))?;
+        let refused = || self.unreachable(format!("it refers to {}", self.not_allowed()));
+        let http = self.client(request.url()).ok_or_else(refused)?;
         match timeout(limit, http.execute(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(self.unreachable(reason(&error))),
@@ -295,8 +320,10 @@ impl Endpoint {
             if !response.status().is_redirection() {
                 return Ok(response);
             }
-            let why = "the registry redirects it to an address that is not allowed";
-            url = self.location(&response).ok_or_else(|| self.invalid(what, why.into()))?;
+            let refused = || {
+                self.invalid(what, format!("the registry redirects it to {}", self.not_allowed()))
+            };
+            url = self.location(&response).ok_or_else(refused)?;
         }
         Err(self
             .invalid(what, format!("the registry redirects it more than {MAX_REDIRECTS} times")))

@@ -13,7 +13,9 @@ use oci_layout::Blob;
 use reqwest::{Method, Response, StatusCode, Url, header};
 use tokio::sync::mpsc;
 
-use super::{Endpoint, Progress, RegistryError, auth::Scope, reader::Reader};
+use super::{
+    Endpoint, Progress, RegistryError, auth::Scope, reader::Reader, response::retry_after,
+};
 
 /// Number of chunks between download and upload.
 const BUFFERED: usize = 16;
@@ -55,6 +57,9 @@ pub(crate) async fn upload(
         return Ok(Uploaded::Present);
     }
     let mut retry = endpoint.retry();
+    // Each attempt sends the whole rest of the blob, so a registry that keeps refusing it, for example
+    // because its disk is full, gets a limited number of attempts even if the caller has no limit.
+    let mut refusals = endpoint.limited_retry();
     let mut started = match begin(endpoint, name, from, blob).await? {
         Begun::Mounted => return Ok(Uploaded::Mounted),
         Begun::At(url) => url,
@@ -67,16 +72,22 @@ pub(crate) async fn upload(
             Ok(response) if !may_repeat(response.status()) => {
                 return Err(endpoint.refusal(&what, response).await);
             }
-            Ok(response) => endpoint.refusal(&what, response).await,
+            Ok(response) => {
+                let (is_busy, wait) = (is_busy(response.status()), retry_after(&response));
+                let refusal = endpoint.refusal(&what, response).await;
+                let series = if is_busy { &mut retry } else { &mut refusals };
+                series.pause(wait, refusal).await
+            }
             // The registry cannot be the cause of an error of the download.
             Err(SendError::Download(error)) => return Err(error),
-            Err(SendError::Upload(error)) => error,
+            Err(SendError::Upload(error)) => retry.pause(None, error).await,
         };
-        retry.pause(None, failed).await?;
+        failed?;
         let reached = match received(endpoint, name, &started).await {
             Some((url, received)) if received <= blob.size => {
                 if received > offset {
                     retry.reset();
+                    refusals.reset();
                 }
                 started = url;
                 received
@@ -96,6 +107,11 @@ pub(crate) async fn upload(
         progress.rewind(reader.offset().saturating_sub(reached));
         offset = reached;
     }
+}
+
+/// Returns true if the registry accepts the blob later, without a change.
+fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
 fn may_repeat(status: StatusCode) -> bool {

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use oci_registry::VendorLocation;
 use schemas::runner::{PROTOCOL, ProtocolRange, RunnerMode};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -19,7 +20,7 @@ use crate::{
     data::Data,
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
-    images::{ImageSettings, record_registry},
+    images::{ImageSettings, RegistryChoice, record_registry},
     isolation::{self, Trial},
     keys::Keys,
     policy::{self, Choice, Policy, publishers},
@@ -39,6 +40,10 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
             "This runner runs as root, and so does each job: a job can change everything on this host. Use a \
              dedicated user"
         );
+    }
+    let stored = enrol::stored_identity(data)?.map(|stored| stored.mode);
+    if stored.or(run.mode.map(Into::into)) == Some(RunnerMode::Build) {
+        check_build_registry(run.registry.as_ref())?;
     }
     let mut keys = Keys::open(data)?;
     let identity = identity(data, &mut keys, &run).await?;
@@ -95,6 +100,26 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
     format!("this agent supports protocol version {PROTOCOL}{server_versions}; {remedy}")
 }
 
+/// Checks the registry that builds push to. Without a prefix, each build would refuse it.
+fn check_build_registry(choice: Option<&RegistryChoice>) -> anyhow::Result<()> {
+    match choice {
+        Some(RegistryChoice::Registry(location)) => {
+            let checked = location.to_string().parse::<VendorLocation>();
+            checked.map(drop).map_err(|why| anyhow!("cannot push builds to {location}: {why}"))
+        }
+        Some(RegistryChoice::Sandbox | RegistryChoice::None) | None => Ok(()),
+    }
+}
+
+impl From<Mode> for RunnerMode {
+    fn from(mode: Mode) -> RunnerMode {
+        match mode {
+            Mode::Install => RunnerMode::Install,
+            Mode::Build => RunnerMode::Build,
+        }
+    }
+}
+
 /// Takes the agent's lock. Retries, because `stead-runner status` holds the lock for a moment.
 pub(crate) async fn lock(data: &Data) -> anyhow::Result<fs::File> {
     for _ in 0..5 {
@@ -138,10 +163,7 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         return Ok(stored);
     }
     let needed = "required at the first start";
-    let mode = match run.mode.with_context(|| format!("cannot enrol: --mode is {needed}"))? {
-        Mode::Install => RunnerMode::Install,
-        Mode::Build => RunnerMode::Build,
-    };
+    let mode = run.mode.with_context(|| format!("cannot enrol: --mode is {needed}"))?.into();
     let server =
         run.server.clone().with_context(|| format!("cannot enrol: --server is {needed}"))?;
     check_url(&server, run.allow_http)?;
@@ -280,6 +302,14 @@ mod tests {
         assert!(no_protocol(range(0, 0)).contains("upgrade the server"));
         assert!(no_protocol(range(2, 3)).contains("install a newer agent"));
         assert!(no_protocol(None).contains("install the agent"));
+    }
+
+    #[test]
+    fn builds_need_a_registry_with_a_prefix() {
+        let check = |text| check_build_registry(Some(&RegistryChoice::parse(text).unwrap()));
+        let error = check("oci://host.example").unwrap_err().to_string();
+        assert!(error.contains("write oci://host.example/PREFIX"), "{error}");
+        assert!(check("oci://host.example/stead").is_ok() && check("none").is_ok());
     }
 
     #[test]

@@ -247,8 +247,7 @@ fn a_server_names_a_former_registry_whose_artifacts_it_cannot_read() {
     drop(builder);
 
     server.restart_with(&[]);
-    let warning =
-        format!("Earlier builds pushed to {location}, but the option --registry is not set");
+    let warning = format!("Earlier builds pushed to {location}, but --registry is not set");
     assert!(server.log().contains(&warning), "{}", server.log());
     let _acme = install(&server, "acme");
     let run = finish(&server, "acme");
@@ -256,7 +255,7 @@ fn a_server_names_a_former_registry_whose_artifacts_it_cannot_read() {
 
     let other = format!("{location}/other");
     server.restart_with(&["--registry", &other]);
-    let warning = format!("The registry of builds changed from {location} to {other}");
+    let warning = format!("Earlier builds pushed to {location}, but --registry is {other}");
     assert!(server.log().contains(&warning), "{}", server.log());
     let _globex = install(&server, "globex");
     let run = finish(&server, "globex");

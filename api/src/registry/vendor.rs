@@ -61,7 +61,13 @@ struct Times {
     /// Until the receiver of a download takes the next bytes. A longer one would keep the connection
     /// to the registry and the permit.
     stalled: Duration,
+    /// Until the receiver of a download must have taken its bytes at [`SLOWEST`] on average.
+    slow: Duration,
 }
+
+/// Minimum average rate of a download, in bytes per second. A slower receiver would keep the permit of
+/// a large blob for days.
+const SLOWEST: u64 = 16 * 1024;
 
 impl Default for Times {
     fn default() -> Times {
@@ -69,6 +75,7 @@ impl Default for Times {
             response: Duration::from_secs(45),
             check: Duration::from_secs(10),
             stalled: Duration::from_secs(30),
+            slow: Duration::from_secs(60),
         }
     }
 }
@@ -184,7 +191,11 @@ fn public_only(location: &VendorLocation) -> Result<Referred, RegistryError> {
         .build();
     let host = location.host().to_owned();
     let http = http.map_err(|error| RegistryError::Unreachable { host, why: error.to_string() })?;
-    Ok(Referred { http, permits: |url| Reachable::Public.check(url).is_ok() })
+    Ok(Referred {
+        http,
+        permits: |url| Reachable::Public.check(url).is_ok(),
+        remedy: "start the server with --registry-to-private-networks to permit all addresses",
+    })
 }
 
 /// Returns an acquired permit. No semaphore is ever closed.
@@ -197,6 +208,12 @@ fn acquired<P>(permit: Result<P, tokio::sync::AcquireError>) -> Result<P, Regist
 pub(super) fn problem(error: &RegistryError) -> Problem {
     warn!(error = %error, "Cannot read an artifact from the registry of the vendor");
     let (code, why) = match error {
+        RegistryError::Status { status: 400..=407 | 409..=424 | 426..=428 | 430..=499, .. }
+        | RegistryError::Invalid { .. }
+        | RegistryError::NoPlatform { .. } => (
+            Code::Invalid,
+            "the vendor's registry sent an unusable response; start the run or the build again after the vendor has corrected it",
+        ),
         RegistryError::Unreachable { .. }
         | RegistryError::Status { .. }
         | RegistryError::Task(_)
@@ -211,10 +228,6 @@ pub(super) fn problem(error: &RegistryError) -> Problem {
         RegistryError::Missing { .. } => (
             Code::NotFound,
             "the vendor's registry does not have it; the vendor must restore it, or build the component again",
-        ),
-        RegistryError::Invalid { .. } | RegistryError::NoPlatform { .. } => (
-            Code::RegistryUnavailable,
-            "the vendor's registry sent an unusable response; retry after the vendor has corrected it",
         ),
         RegistryError::WrongDigest { .. } => (
             Code::DigestMismatch,

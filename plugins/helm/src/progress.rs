@@ -7,6 +7,7 @@ use stead_plugin_kubernetes::{
     cluster::{CONCURRENCY, Cluster},
     kinds::Kind,
     object::ObjectRef,
+    pods,
     readiness::{Barrier, Readiness, readiness},
     report,
 };
@@ -36,6 +37,8 @@ pub async fn watch(cluster: &Cluster, objects: Vec<(&ObjectRef, Kind)>) -> Infal
                 }
                 Readiness::Progressing(reason) | Readiness::Failed(reason) => reason,
             };
+            // Helm names only the workload when it fails.
+            let state = pods::explain(cluster, object, &live, state).await;
             if known.insert(object.to_string(), state.clone()).as_ref() != Some(&state) {
                 report::log(format!("waiting for {object}: {state}"));
             }

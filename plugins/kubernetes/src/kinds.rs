@@ -51,6 +51,10 @@ impl Kind {
         Kind { api_version, ..core }
     }
 
+    pub fn pod() -> Self {
+        Kind::core("Pod", "pods", true)
+    }
+
     pub fn storage_class() -> Self {
         let api_version = "storage.k8s.io/v1".into();
         Kind { api_version, ..Kind::core("StorageClass", "storageclasses", false) }

@@ -8,7 +8,7 @@
 //! | `cluster`, `kubeconfig`, `kinds` | access to the cluster |
 //! | `order`, `decide`, `fields`, `managed`, `readiness` | rules, without I/O |
 //! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
-//! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
+//! | `apply`, `effect`, `removal`, `wait`, `pods` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
 //! | `serve`, `calls`, `preflight`, `build`, `report` | messages of the protocol |
 
@@ -36,6 +36,7 @@ pub mod order;
 pub mod outputs;
 mod plan;
 pub mod plan_file;
+pub mod pods;
 mod preflight;
 pub mod readiness;
 pub mod rejection;

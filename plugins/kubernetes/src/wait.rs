@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, Outcome, listed},
     kinds::Kind,
     object::{ObjectRef, metadata},
+    pods,
     readiness::{Barrier, Readiness, readiness},
     report,
 };
@@ -106,9 +107,25 @@ pub async fn until_ready<'o>(
             let state = match live {
                 Ok(Some(live)) => {
                     let state = readiness(object, &live, barrier);
-                    let waits = matches!(state, Readiness::Progressing(_))
-                        && waits_for_consumer(cluster, object, &live).await;
-                    (if waits { Readiness::Ready } else { state }, Some(live))
+                    let state = match state {
+                        Readiness::Ready => Readiness::Ready,
+                        Readiness::Progressing(_)
+                            if waits_for_consumer(cluster, object, &live).await =>
+                        {
+                            Readiness::Ready
+                        }
+                        // Pods that start need a few seconds.
+                        Readiness::Progressing(reason) if backoff < MAX_BACKOFF => {
+                            Readiness::Progressing(reason)
+                        }
+                        Readiness::Progressing(reason) => Readiness::Progressing(
+                            pods::explain(cluster, object, &live, reason).await,
+                        ),
+                        Readiness::Failed(reason) => {
+                            Readiness::Failed(pods::explain(cluster, object, &live, reason).await)
+                        }
+                    };
+                    (state, Some(live))
                 }
                 Ok(None) if one.can_end => (Readiness::Ready, None),
                 Ok(None) => (Readiness::Failed("it was deleted during the apply".into()), None),

@@ -2,6 +2,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -13,11 +14,11 @@ use oci_registry::{BlobReader, RegistryError};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tracing::warn;
 
-use super::{Repository, VendorRegistry, acquired};
+use super::{Repository, SLOWEST, Times, VendorRegistry, acquired};
 
 /// Maximum number of concurrent downloads.
 const DOWNLOADS: usize = 256;
@@ -82,7 +83,8 @@ impl VendorRegistry {
             let mut task = JoinSet::new();
             let registry = Arc::clone(self);
             task.spawn(async move {
-                registry.send(&name, &blob, from, sender).await;
+                let receiver = Receiver::new(runner, sender, &registry.times);
+                registry.send(&name, &blob, from, receiver).await;
                 drop(permits);
             });
             let first = received.recv().await.transpose()?;
@@ -95,7 +97,7 @@ impl VendorRegistry {
     }
 
     /// Sends a blob to its receiver. The last chunk waits for the verification of the digest.
-    async fn send(&self, name: &str, blob: &Blob, from: u64, receiver: mpsc::Sender<Chunk>) {
+    async fn send(&self, name: &str, blob: &Blob, from: u64, mut receiver: Receiver) {
         let reader = || {
             let mut reader = BlobReader::new(&self.endpoint, name, blob);
             reader.seek(from);
@@ -128,7 +130,7 @@ impl VendorRegistry {
             let is_last = chunk.is_err();
             let Some(chunk) = chunk.transpose() else { continue };
             sent = true;
-            if !self.delivered(&receiver, chunk).await || is_last {
+            if !receiver.take(chunk).await || is_last {
                 return;
             }
         }
@@ -136,20 +138,51 @@ impl VendorRegistry {
             self.damage.clear(&stored);
         }
         if let Some(last) = withheld {
-            self.delivered(&receiver, Ok(last)).await;
+            receiver.take(Ok(last)).await;
         }
     }
+}
 
-    /// Returns false if the receiver is gone, or does not take the chunk.
-    async fn delivered(&self, receiver: &mpsc::Sender<Chunk>, chunk: Chunk) -> bool {
-        matches!(timeout(self.times.stalled, receiver.send(chunk)).await, Ok(Ok(())))
+/// Receiver of a download: the response to a runner.
+struct Receiver {
+    runner: RunnerId,
+    chunks: mpsc::Sender<Chunk>,
+    taken: u64,
+    began: Instant,
+    stalled: Duration,
+    slow: Duration,
+}
+
+impl Receiver {
+    fn new(runner: RunnerId, chunks: mpsc::Sender<Chunk>, times: &Times) -> Receiver {
+        let (stalled, slow) = (times.stalled, times.slow);
+        Receiver { runner, chunks, taken: 0, began: Instant::now(), stalled, slow }
+    }
+
+    /// Returns false if the receiver is gone, or does not take chunks fast enough.
+    async fn take(&mut self, chunk: Chunk) -> bool {
+        let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        let sent = match timeout(self.stalled, self.chunks.send(chunk)).await {
+            Ok(sent) => sent.is_ok(),
+            Err(_) => return self.cut("it took no bytes for too long"),
+        };
+        self.taken += bytes;
+        let elapsed = self.began.elapsed();
+        if sent && elapsed > self.slow && self.taken < elapsed.as_secs() * SLOWEST {
+            return self.cut("it takes bytes too slowly");
+        }
+        sent
+    }
+
+    fn cut(&self, why: &str) -> bool {
+        let (runner, elapsed) = (self.runner, self.began.elapsed().as_secs());
+        warn!(runner.id = %runner, taken = self.taken, elapsed_s = elapsed, "Stopped the download of a runner: {why}");
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use ulid::Ulid;
 
     use super::*;
@@ -170,5 +203,22 @@ mod tests {
         drop(held);
         downloads.of_runner(other);
         assert_eq!(downloads.of_runners.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_that_takes_bytes_too_slowly_is_cut() {
+        let (sender, mut received) = mpsc::channel(1);
+        let runner = RunnerId(Ulid::new());
+        let mut receiver = Receiver::new(runner, sender, &Times::default());
+        let task = tokio::spawn(async move {
+            let chunk = || Ok(Bytes::from(vec![0; 64 << 10]));
+            while receiver.take(chunk()).await {}
+            receiver.taken
+        });
+        // Each wait is shorter than the one after which a receiver has stalled.
+        while received.recv().await.is_some() {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        assert!(task.await.unwrap() < 1 << 20);
     }
 }

@@ -187,11 +187,17 @@ async fn the_server_follows_a_registry_only_to_public_addresses() {
     let mut guarded = registry(&fake, Reachable::Public);
     guarded.times = Times { response: Duration::from_secs(1), ..Times::default() };
     let guarded = Arc::new(guarded);
-    for host in ["127.0.0.1", "localhost"] {
+    let refused = [
+        ("127.0.0.1", Code::Invalid, "start the server with --registry-to-private-networks"),
+        // The resolver cannot tell a private address from a failure.
+        ("localhost", Code::RegistryUnavailable, "cannot reach the registry"),
+    ];
+    for (host, code, text) in refused {
         let to = format!("http://{host}:{port}/v2/vendor/{REPOSITORY}/blobs");
         fake.content().redirect = Some(to);
         let Err(error) = read(&guarded, &content, 0).await else { panic!("{host}") };
-        assert_eq!(problem(&error).code, Code::RegistryUnavailable, "{error}");
+        assert_eq!(problem(&error).code, code, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
     }
     assert_eq!(internal.content().requests.len(), 0);
     // An operator can permit it.
