@@ -11,6 +11,7 @@
 //!
 //! With a registry of the vendor, build runners push there. The layouts then have the plugins, and
 //! the artifacts of earlier builds.
+mod contents;
 mod error;
 mod manifests;
 mod repository;

@@ -130,9 +130,9 @@ async fn retained(app: &App, id: AppId) -> Result<Retained, Problem> {
     }
     for build in needed.builds {
         let build = app.log().reload::<Build>(&build.to_string()).await?.state;
-        match build.state {
+        match &build.state {
             BuildState::Succeeded { artifact } => {
-                artifacts.insert(artifact.digest);
+                artifacts.insert(artifact.digest.clone());
             }
             BuildState::NotCreated
             | BuildState::Requested
@@ -196,11 +196,11 @@ impl Needed {
         }
         for run in install.runs.keys() {
             let run = app.log().reload::<Run>(&run.to_string()).await?.state;
-            self.versions.extend(run.request.map(|request| request.config_version));
-            for step in run.steps {
-                match step.spec.target {
+            self.versions.extend(run.request.as_ref().map(|request| request.config_version));
+            for step in &run.steps {
+                match &step.spec.target {
                     Target::Sandbox { build } | Target::Component { build, .. } => {
-                        self.builds.insert(build);
+                        self.builds.insert(*build);
                     }
                     Target::Action { .. } => {}
                 }

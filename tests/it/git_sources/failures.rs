@@ -153,6 +153,9 @@ fn a_broken_kustomization_fails_its_build() {
     let job = builds["web"]["job"].as_str().unwrap_or_else(|| panic!("{:#}", builds["web"]));
     let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(log.contains("the kustomization base contains 1 object"), "{log}");
+    let files = files(&server, &builds["web"]);
+    let shipped = &files[".stead-kustomization.json"];
+    assert!(shipped.contains("kind: ConfigMap"), "{shipped}");
     let broken = detail(&builds["broken"]);
     assert!(broken.contains("cannot build the kustomization: kubectl:"), "{broken}");
     assert!(broken.contains("missing.yaml"), "{broken}");
