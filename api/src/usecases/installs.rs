@@ -95,7 +95,7 @@ pub(crate) async fn create(
                 }
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let version = published(&state, config_version)?;
-                artifacts::check(&app, version).await?;
+                artifacts::check_version(&app, version).await?;
                 let config = app.configs.get(&app.pool, version).await?;
                 check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
@@ -253,7 +253,7 @@ async fn change(
     let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
-        artifacts::check(app, version).await?;
+        artifacts::check_version(app, version).await?;
         let (by, reason) = (by.clone(), reason.clone());
         let pin = InstallCommand::PinConfig { config_version, by, reason };
         unit.handle::<Install>(install, pin).await?;

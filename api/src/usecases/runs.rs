@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use schemas::problem::FieldProblem;
 
 use super::{
+    artifacts,
     installs::{is_unprovisioned, release_name},
     stack, steps, toggles,
 };
@@ -143,6 +144,7 @@ pub(crate) async fn plan_and_admit(
     if steps.is_empty() {
         return Ok(None);
     }
+    artifacts::check_steps(app, state.config_version, &steps).await?;
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
     let run = RunId(ids::new_ulid());
     let position = unit.log().position();
