@@ -16,7 +16,7 @@ use crate::{
 /// the retention keeps them until the log names their use.
 pub(super) async fn check_version(app: &App, version: &Published) -> Result<(), Problem> {
     let parts = version.components.iter().map(|part| (part.name.as_str(), part.build));
-    check(app, version.config_version, parts).await
+    check(app, version.config_version, parts.collect()).await
 }
 
 /// Rejects steps that apply artifacts which the retention removed, and marks the others as used.
@@ -31,14 +31,10 @@ pub(super) async fn check_steps(
         Target::Component { name, build, .. } => Some((name.as_str(), *build)),
         Target::Action { .. } => None,
     });
-    check(app, version, builds).await
+    check(app, version, builds.collect()).await
 }
 
-async fn check(
-    app: &App,
-    version: u32,
-    builds: impl Iterator<Item = (&str, BuildId)>,
-) -> Result<(), Problem> {
+async fn check(app: &App, version: u32, builds: Vec<(&str, BuildId)>) -> Result<(), Problem> {
     let mut removed = vec![];
     for (name, build) in builds {
         let BuildState::Succeeded { artifact } = app.engine.load::<Build>(build).await?.state
