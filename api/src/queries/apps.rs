@@ -1,9 +1,10 @@
 //! Apps, their config versions, and the difference between two versions.
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use domain::{
     app::{App as AppState, Published, PublishedComponent},
     build::{Build, State as BuildState},
+    digest::Digest,
     install::Install,
 };
 use projections::views;
@@ -152,28 +153,35 @@ async fn with_files(
     before: Option<&Published>,
     after: &Published,
 ) -> Result<Diff, Problem> {
-    let contents =
-        async |part: &PublishedComponent| match app.engine.load::<Build>(part.build).await?.state {
-            BuildState::Succeeded { artifact } => {
-                app.registry.contents(&artifact).await.map_err(Problem::internal)
-            }
-            BuildState::NotCreated
-            | BuildState::Requested
-            | BuildState::Building { .. }
-            | BuildState::Failed { .. } => Ok(None),
-        };
     for part in &after.components {
         let mut earlier = before.into_iter().flat_map(|before| &before.components);
         let earlier = earlier.find(|earlier| earlier.component == part.component);
         let Some(earlier) = earlier.filter(|earlier| earlier.commit != part.commit) else {
             continue;
         };
-        let (Some(old), Some(new)) = (contents(earlier).await?, contents(part).await?) else {
+        let (Some(old), Some(new)) = (contents(app, earlier).await?, contents(app, part).await?)
+        else {
             continue;
         };
         diff = show::with_files(diff, &part.name, &old, &new);
     }
     Ok(diff)
+}
+
+/// Returns the digests of the files that the build of a component packed, if they are known.
+async fn contents(
+    app: &App,
+    part: &PublishedComponent,
+) -> Result<Option<BTreeMap<String, Digest>>, Problem> {
+    match app.engine.load::<Build>(part.build).await?.state {
+        BuildState::Succeeded { artifact } => {
+            app.registry.contents(&artifact).await.map_err(Problem::internal)
+        }
+        BuildState::NotCreated
+        | BuildState::Requested
+        | BuildState::Building { .. }
+        | BuildState::Failed { .. } => Ok(None),
+    }
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {
