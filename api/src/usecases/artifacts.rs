@@ -50,8 +50,8 @@ async fn check(app: &App, version: u32, builds: Vec<(&str, BuildId)>) -> Result<
     }
     let names = removed.join(", ");
     let detail = format!(
-        "cannot use version {version}: the server removed the artifacts of {names}, because no install used them and the app \
-         exceeded its quota; publish the directory of that version again with `stead apps sync`, and use the new version"
+        "cannot use version {version}: the server does not have the artifacts of {names} any more, because retention removed \
+         them; publish the directory of that version again with `stead apps sync`, and use the new version"
     );
     Err(Problem::new(Code::Rejected, detail))
 }

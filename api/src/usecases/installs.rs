@@ -95,7 +95,10 @@ pub(crate) async fn create(
                 }
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let version = published(&state, config_version)?;
-                artifacts::check_version(&app, version).await?;
+                // The retention keeps the newest version.
+                if new.config_version.is_some() {
+                    artifacts::check_version(&app, version).await?;
+                }
                 let config = app.configs.get(&app.pool, version).await?;
                 check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {

@@ -144,7 +144,9 @@ pub(crate) async fn plan_and_admit(
     if steps.is_empty() {
         return Ok(None);
     }
-    artifacts::check_steps(app, state.config_version, &steps).await?;
+    if requested.cause == Cause::Requested {
+        artifacts::check_steps(app, state.config_version, &steps).await?;
+    }
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
     let run = RunId(ids::new_ulid());
     let position = unit.log().position();
