@@ -144,7 +144,8 @@ pub(crate) async fn plan_and_admit(
     if steps.is_empty() {
         return Ok(None);
     }
-    if requested.cause == Cause::Requested {
+    // A provision after an enrolment has no caller to reject, and uses a version that is retained.
+    if requested.cause != Cause::RunnerEnrolled {
         artifacts::check_steps(app, state.config_version, &steps).await?;
     }
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
