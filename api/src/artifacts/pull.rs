@@ -55,6 +55,10 @@ pub(super) async fn manifest(
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
+    // A client does not push an existing artifact again.
+    if !named && !app.registry.renew_stored(&repository, &digest, app.now()).await? {
+        return Err(not_found(format!("manifest {digest} in {repository}")).into());
+    }
     // A push to the server must not depend on the registry of the vendor: the server can have got one
     // after the order of the build.
     let document = match named {

@@ -38,10 +38,23 @@ impl Registry {
         now: impl Into<SystemTime>,
     ) -> Result<bool, ArtifactError> {
         let Ok(repository) = artifact.repository.parse::<Repository>() else { return Ok(false) };
-        let (layout, digest, now) = (self.layout(&repository), artifact.digest.clone(), now.into());
-        let name = repository.to_string();
-        let is_stored = run_blocking(move || layout.renew(&name, &digest, now)).await?;
+        let is_stored = self.renew_stored(&repository, &artifact.digest, now).await?;
         Ok(is_stored || self.vendor.is_some())
+    }
+
+    /// Marks an artifact of the directory as used. Returns false if the directory does not have it.
+    ///
+    /// # Errors
+    /// A file operation failed.
+    pub async fn renew_stored(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        now: impl Into<SystemTime>,
+    ) -> Result<bool, ArtifactError> {
+        let (layout, digest, now) = (self.layout(repository), digest.clone(), now.into());
+        let name = repository.to_string();
+        run_blocking(move || layout.renew(&name, &digest, now)).await
     }
 
     /// Marks a blob of the directory as used, so that the retention keeps it until the artifact that
