@@ -1,4 +1,5 @@
-//! Periodic maintenance of the log, the database and the keys.
+//! Periodic maintenance of the log, the database, the keys and the artifacts.
+pub(crate) mod artifacts;
 pub(crate) mod checkpoints;
 pub(crate) mod keys;
 pub(crate) mod log_days;

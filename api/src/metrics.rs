@@ -68,6 +68,11 @@ pub(crate) struct TaskLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct AppLabels {
+    pub app: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct UploadLabels {
     /// Quota that was used up: `execution` or `runner`.
     pub limit: &'static str,
@@ -158,6 +163,8 @@ metrics! {
         "Principals and runners that this server rejects because it cannot read one of their events";
     task_failures: Family<TaskLabels, Counter> = "task_failures",
         "Panics and unexpected ends of background tasks";
+    artifacts_bytes: Family<AppLabels, Gauge> = "artifacts_bytes",
+        "Bytes of the artifacts of each app in the data directory, measured every hour";
     uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report references yet";
     uploads_refused: Family<UploadLabels, Counter> = "uploads_refused",
         "Uploads rejected because of a quota";

@@ -6,11 +6,16 @@
 //! DATA/registry/.uploads/             incomplete uploads; a start deletes abandoned ones
 //! ```
 //!
+//! [`Registry::prune`] deletes artifacts that nothing needs. A use of an existing artifact begins with
+//! [`Registry::renew`].
+//!
 //! With a registry of the vendor, build runners push there. The layouts then have the plugins, and
 //! the artifacts of earlier builds.
+mod contents;
 mod error;
 mod manifests;
 mod repository;
+mod retention;
 mod store;
 mod vendor;
 
@@ -20,5 +25,6 @@ pub(crate) use self::{
     error::ArtifactError,
     manifests::Manifests,
     repository::Repository,
+    retention::Retained,
     store::{FoundBlob, Registry, Wanted},
 };

@@ -109,6 +109,9 @@ pub struct Config {
     pub registry: Option<oci_registry::VendorLocation>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
+    /// Size of the artifacts of an app, in bytes, above which the server deletes those that nothing
+    /// needs.
+    pub artifact_quota: u64,
     /// Addresses that webhooks may reach.
     pub webhooks_reach: Reachable,
     /// Limits on the bytes that runners may upload for their reports.

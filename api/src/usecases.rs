@@ -1,6 +1,7 @@
 //! Use cases, which load aggregates, handle commands and save the events.
 pub(crate) mod access;
 pub(crate) mod apps;
+mod artifacts;
 pub(crate) mod builds;
 pub(crate) mod decide_all;
 pub(crate) mod enrolments;

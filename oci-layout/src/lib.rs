@@ -3,6 +3,7 @@
 //! ```text
 //! bytes ─▶ BlobWriter ─verify, fsync, rename─▶ blobs/sha256/<hex>
 //! manifest ─▶ Layout::add_to_index ─lock─▶ index.json        Layout::prune ─▶ blobs beyond the budget
+//!                                                            Layout::renew ─▶ not soon
 //! ```
 //!
 //! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] also checks the
@@ -22,6 +23,7 @@ mod index;
 mod layout;
 mod manifest;
 mod prune;
+mod renew;
 
 pub use blob::BlobWriter;
 pub use digest::{Hasher, sha256, sha256_file};
@@ -31,3 +33,4 @@ pub use index::PlatformIndex;
 pub use layout::Layout;
 pub use manifest::{ArtifactManifest, Blob, EMPTY, MANIFEST_LIMIT, ManifestError};
 pub use oci_spec::image;
+pub use prune::Pruning;

@@ -1,5 +1,4 @@
-//! Disk budget of a layout. [`Layout::prune`] removes the least recently used artifacts first and
-//! keeps the two most recently used versions of each repository.
+//! Disk budget of a layout. [`Layout::prune`] removes the least recently used artifacts first.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -14,16 +13,47 @@ use crate::{
     Blob, Document, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY,
 };
 
-/// Number of most recently used versions of each repository that [`Layout::prune`] keeps regardless
-/// of the budget.
-const KEPT_VERSIONS: usize = 2;
 /// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
 /// that is still being pulled.
 const MIN_UNREFERENCED_AGE: Duration = Duration::from_secs(3600);
 /// Maximum number of corrupt blobs that stay on disk for examination.
 const MAX_QUARANTINED: usize = 4;
 
+/// Limits of [`Layout::prune`].
+#[derive(Debug, Clone, Copy)]
+pub struct Pruning<'u> {
+    /// Bytes into which the artifacts must fit. More remain if the other limits require it.
+    pub budget: u64,
+    /// Artifacts that stay.
+    pub used: &'u BTreeSet<Digest>,
+    /// Artifacts and blobs that were used or renewed within this time stay. Blobs stay for at least
+    /// one hour.
+    pub min_age: Duration,
+    /// Number of most recently used versions of each repository that stay.
+    pub kept_versions: usize,
+    pub now: SystemTime,
+}
+
+impl Pruning<'_> {
+    fn is_recent(&self, used_at: SystemTime, age: Duration) -> bool {
+        // A time in the future is recent, too.
+        self.now.duration_since(used_at).map_or(true, |elapsed| elapsed <= age)
+    }
+
+    fn removes_blob(&self, used_at: SystemTime) -> bool {
+        !self.is_recent(used_at, self.min_age.max(MIN_UNREFERENCED_AGE))
+    }
+}
+
 impl Layout {
+    /// Returns the total bytes of all blobs.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read.
+    pub fn blobs_size(&self) -> Result<u64, LayoutError> {
+        Ok(files(&self.blobs())?.iter().map(|file| file.bytes).sum())
+    }
+
     /// Returns the total bytes of blobs, corrupt blobs and incomplete downloads.
     ///
     /// # Errors
@@ -40,19 +70,14 @@ impl Layout {
         let _best_effort = file.and_then(|file| file.set_modified(now));
     }
 
-    /// Removes the least recently used artifacts from the index until the rest fits into `budget`
-    /// bytes. Always keeps the two most recently used versions of each repository and the artifacts
-    /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and corrupt
-    /// blobs. Returns the number of deleted bytes.
+    /// Removes the least recently used artifacts from the index until the rest fits into the budget.
+    /// Then deletes old files: unreferenced blobs, incomplete downloads, and corrupt blobs. Returns
+    /// the number of deleted bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
-    pub fn prune(
-        &self,
-        budget: u64,
-        used: &BTreeSet<Digest>,
-        now: SystemTime,
-    ) -> Result<u64, LayoutError> {
+    pub fn prune(&self, limits: &Pruning<'_>) -> Result<u64, LayoutError> {
+        let Pruning { budget, used, min_age, kept_versions, now: _ } = *limits;
         let _lock = self.lock()?;
         let mut index = self.index()?;
         let mut newest: Vec<(SystemTime, Listed)> = Vec::new();
@@ -66,10 +91,12 @@ impl Layout {
         newest.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
-        for (_, manifest) in newest {
+        for (at, manifest) in newest {
             let count = versions.entry(manifest.repository()).or_default();
             *count += 1;
-            let stays = *count <= KEPT_VERSIONS || used.contains(&manifest.digest);
+            let stays = *count <= kept_versions
+                || used.contains(&manifest.digest)
+                || (!min_age.is_zero() && limits.is_recent(at, min_age));
             if stays { required.push(manifest) } else { optional.push(manifest) }
         }
         let mut referenced = self.referenced(required.iter(), used);
@@ -88,7 +115,7 @@ impl Layout {
         }
         index.set_manifests(required.into_iter().map(|manifest| manifest.descriptor).collect());
         self.write_index(&index)?;
-        self.remove_unreferenced(&referenced, now)
+        self.remove_unreferenced(&referenced, limits)
     }
 
     /// Returns the file names of the manifests and blobs of these artifacts, and of the artifacts
@@ -129,26 +156,43 @@ impl Layout {
     fn remove_unreferenced(
         &self,
         referenced: &BTreeSet<String>,
-        now: SystemTime,
+        limits: &Pruning<'_>,
     ) -> Result<u64, LayoutError> {
-        let is_old =
-            |file: &File| now.duration_since(file.at).is_ok_and(|age| age > MIN_UNREFERENCED_AGE);
         let mut removed = 0;
-        let unreferenced =
-            files(&self.blobs())?.into_iter().filter(|file| !referenced.contains(&file.name));
+        for file in files(&self.blobs())? {
+            if !referenced.contains(&file.name) && limits.removes_blob(file.at) {
+                removed += self.remove_blob(&file.name, limits)?;
+            }
+        }
         let mut corrupt = files(&self.quarantine_dir())?;
         corrupt.sort_by_key(|file| std::cmp::Reverse(file.at));
         let corrupt =
             corrupt.into_iter().skip(MAX_QUARANTINED).map(|file| (self.quarantine_dir(), file));
-        let incomplete = self.incomplete()?.into_iter().filter(is_old);
+        let incomplete = self.incomplete()?.into_iter();
+        let incomplete = incomplete.filter(|file| limits.removes_blob(file.at));
         let incomplete = incomplete.map(|file| (self.drafts().to_owned(), file));
-        let unreferenced = unreferenced.filter(is_old).map(|file| (self.blobs(), file));
-        for (dir, file) in unreferenced.chain(corrupt).chain(incomplete) {
+        for (dir, file) in corrupt.chain(incomplete) {
             fs::remove_file(dir.join(&file.name))
                 .context(|| format!("cannot remove the blob {}", file.name))?;
             removed += file.bytes;
         }
         Ok(removed)
+    }
+
+    /// Deletes an old blob. An upload can publish the blob again at any time, without the lock. So
+    /// the blob is renamed first, and comes back if the file of that name was a new one.
+    fn remove_blob(&self, name: &str, limits: &Pruning<'_>) -> Result<u64, LayoutError> {
+        let context = || format!("cannot remove the blob {name}");
+        let path = self.blobs().join(name);
+        let renamed = self.drafts().join(format!(".tmp-removed-{name}"));
+        fs::rename(&path, &renamed).context(context)?;
+        let metadata = fs::metadata(&renamed).context(context)?;
+        if limits.removes_blob(metadata.modified().context(context)?) {
+            fs::remove_file(&renamed).context(context)?;
+            return Ok(metadata.len());
+        }
+        fs::rename(&renamed, &path).context(context)?;
+        Ok(0)
     }
 }
 
@@ -201,6 +245,26 @@ mod tests {
         digest
     }
 
+    fn prune(layout: &Layout, budget: u64, used: &BTreeSet<Digest>) -> u64 {
+        let (min_age, now) = (Duration::ZERO, SystemTime::now());
+        layout.prune(&Pruning { budget, used, min_age, kept_versions: 2, now }).unwrap()
+    }
+
+    #[test]
+    fn a_blob_that_is_uploaded_again_during_its_removal_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let digest = layout.put(b"new").unwrap();
+        let used = BTreeSet::new();
+        let (min_age, now) = (Duration::ZERO, SystemTime::now());
+        let limits = Pruning { budget: 0, used: &used, min_age, kept_versions: 0, now };
+        assert_eq!(layout.remove_blob(&hex_of(&digest), &limits).unwrap(), 0);
+        assert!(layout.has(&digest));
+        let later = Pruning { now: now + 2 * MIN_UNREFERENCED_AGE, ..limits };
+        assert_eq!(layout.remove_blob(&hex_of(&digest), &later).unwrap(), 3);
+        assert!(!layout.has(&digest));
+    }
+
     #[test]
     fn prune_keeps_two_versions_of_each_component() {
         let dir = tempfile::tempdir().unwrap();
@@ -211,13 +275,13 @@ mod tests {
         // Version 0 is used again, as after a rollback, and an open job uses version 1.
         layout.touch(&api[0], SystemTime::now());
         let used = BTreeSet::from([api[1].clone()]);
-        assert!(layout.prune(1, &used, SystemTime::now()).unwrap() > 2_000);
+        assert!(prune(&layout, 1, &used) > 2_000);
         let left = |digest: &Digest| layout.complete(digest);
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
         assert_eq!(layout.index().unwrap().manifests().len(), 5);
         // With an unlimited budget, `prune` removes nothing else.
-        assert_eq!(layout.prune(u64::MAX, &used, SystemTime::now()).unwrap(), 0);
+        assert_eq!(prune(&layout, u64::MAX, &used), 0);
     }
 
     #[test]
@@ -234,7 +298,7 @@ mod tests {
         }
         fs::File::open(&killed).unwrap().set_modified(then).unwrap();
         let before = layout.size().unwrap();
-        assert_eq!(layout.prune(0, &BTreeSet::new(), SystemTime::now()).unwrap(), 3 + 4);
+        assert_eq!(prune(&layout, 0, &BTreeSet::new()), 3 + 4);
         assert!(layout.has(&arriving) && !layout.has(&left));
         assert!(active.exists() && !killed.exists());
         assert_eq!(layout.size().unwrap(), before - 7);

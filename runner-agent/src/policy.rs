@@ -5,6 +5,7 @@
 //! kinds = ["plan", "apply"]                # absent: every kind; `plan` includes `preflight`
 //! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
 //! plugin_publishers = ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys
+//! deny_release_publisher = true            # no plugin of Stead's releases
 //! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
@@ -74,6 +75,9 @@ pub struct Policy {
     /// Public keys of publishers, 64 hexadecimal digits each.
     #[serde(default)]
     plugin_publishers: Vec<String>,
+    /// Denies the key of Stead's releases, which a released runner trusts by default.
+    #[serde(default)]
+    deny_release_publisher: bool,
     actions: Option<Vec<String>>,
     repositories: Option<Vec<String>>,
     roles: Option<Vec<String>>,

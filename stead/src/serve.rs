@@ -66,6 +66,10 @@ pub(crate) struct Common {
     /// vendor has its own limit
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
+    /// Size of the artifacts of one app in the data directory, in bytes, above which the server
+    /// deletes those that no install needs. In a registry of the vendor, it deletes nothing
+    #[arg(long, value_name = "BYTES", default_value_t = 20 << 30)]
+    pub(crate) artifact_quota: u64,
     /// Let webhooks send to addresses of private networks and of this host, also over HTTP. Without
     /// this option, they reach only public addresses over HTTPS
     #[arg(long)]
@@ -212,6 +216,7 @@ impl Common {
             registry: self.registry.clone(),
             registry_reach: reach(self.registry_to_private_networks),
             max_blob_bytes: self.max_blob_bytes,
+            artifact_quota: self.artifact_quota,
             webhooks_reach: reach(self.webhooks_to_private_networks),
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             state_quota: self.max_install_states,

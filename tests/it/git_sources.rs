@@ -11,12 +11,14 @@ use std::{
 
 use serde_json::Value;
 use tests::{
-    GitServer, Runner, Server, agreed_message, kubectl_or_skip, server_with_plugin, stdout_of,
-    succeeded, terraform_or_skip, until,
+    GitServer, Runner, Server, agreed_message, git_lfs_or_skip, kubectl_or_skip, path_without,
+    server_with_plugin, stdout_of, succeeded, terraform_or_skip, until,
 };
 
 mod failures;
+mod locks;
 mod moved;
+mod retention;
 mod scripts;
 
 const MODULE: &str = "output \"text\" { value = \"one\" }\n";
@@ -200,4 +202,38 @@ fn an_artifact_holds_what_its_directory_references() {
         state["nuon"]["components"]["web"]["outputs"]["text"], "one library linked",
         "{state:#}"
     );
+}
+
+#[test]
+fn files_in_git_lfs_are_fetched_and_verified() {
+    if !git_lfs_or_skip() {
+        return;
+    }
+    let git = GitServer::start();
+    let modules = git.repository("acme/modules");
+    let pointer = modules.lfs("the content of a large file");
+    let digest = "0".repeat(64);
+    let lost = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 9\n");
+    modules.commit(
+        "main",
+        &[
+            ("web/main.tf", MODULE),
+            ("web/model.bin", &pointer),
+            ("lost/main.tf", MODULE),
+            ("lost/model.bin", &lost),
+        ],
+    );
+    let server = server(&git);
+    let components = ["web", "lost"].map(|name| (name, "acme/modules", name, None));
+    let app = app(&server, &components);
+    let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(code, 1, "{message}");
+
+    let builds = builds(&server);
+
+    let web = files(&server, &builds["web"]);
+    assert_eq!(web["web/model.bin"], "the content of a large file", "{web:?}");
+    let detail = builds["lost"]["detail"].as_str().unwrap();
+    let expected = "lost/model.bin:1: cannot fetch the content of the file from git LFS: ";
+    assert!(detail.contains(expected), "{detail}");
 }

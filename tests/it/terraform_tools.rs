@@ -9,7 +9,8 @@ use std::{
 };
 
 use tests::{
-    Customer, Server, each_effect_once, edge_api, stdout_of, succeeded, terraform_or_skip, until,
+    Customer, Server, each_effect_once, edge_api, path_without, stdout_of, succeeded,
+    terraform_or_skip, until,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,23 +38,8 @@ fn opentofu_or_skip() -> Option<PathBuf> {
 fn path_with_tofu(dir: &Path, program: &Path) -> String {
     let tools = dir.join("tools");
     fs::create_dir(&tools).unwrap();
-    let path = env::var("PATH").unwrap();
-    let mut dirs: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_absolute()).collect();
     symlink(program, tools.join("tofu")).unwrap();
-    for dir in &mut dirs {
-        if !dir.join("terraform").exists() {
-            continue;
-        }
-        let without =
-            tools.join(format!("without-{}", dir.display().to_string().replace('/', "-")));
-        fs::create_dir_all(&without).unwrap();
-        let others = fs::read_dir(&*dir).unwrap().filter_map(Result::ok);
-        for other in others.filter(|other| other.file_name() != "terraform") {
-            // PATH may contain the same directory twice.
-            let _may_exist = symlink(other.path(), without.join(other.file_name()));
-        }
-        *dir = without;
-    }
+    let mut dirs = path_without("terraform", &tools);
     dirs.insert(0, tools);
     env::join_paths(dirs).unwrap().into_string().unwrap()
 }

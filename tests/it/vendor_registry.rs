@@ -297,6 +297,10 @@ fn a_chart_is_found_by_its_version() {
     let digest = web["artifact"]["digest"].as_str().unwrap();
     let chart = registry.manifest("vendor/helm/web", "1.0.0").unwrap();
     assert_eq!(chart["config"]["mediaType"], "application/vnd.cncf.helm.config.v1+json");
+    let layers = chart["layers"].as_array().unwrap();
+    assert_eq!(layers.len(), 1, "{chart:#}");
+    let layer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+    assert_eq!(layers[0]["mediaType"], layer, "helm pull accepts no other layer");
     assert_eq!(Some(chart), registry.manifest("vendor/helm/web", digest));
 }
 

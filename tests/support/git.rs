@@ -1,4 +1,4 @@
-//! Git server on loopback: `git http-backend` behind a small HTTP server.
+//! Git server on loopback: `git http-backend` and git LFS behind a small HTTP server.
 use std::{
     fs,
     io::{BufReader, Read as _, Write as _},
@@ -11,9 +11,14 @@ use std::{
     },
 };
 
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{proxy::read_call, stdout_of};
+
+/// Directory of a bare repository with the contents of files in git LFS.
+const LFS: &str = "lfs-objects";
 
 /// Git server with bare repositories `OWNER/NAME`. Its thread ends with the process.
 pub struct GitServer {
@@ -138,6 +143,16 @@ impl GitRepository {
         self.bare(&["gc", "--quiet", "--prune=now"]);
     }
 
+    /// Stores content on the LFS server of the repository. Returns its pointer.
+    pub fn lfs(&self, content: &str) -> String {
+        let digest = format!("{:x}", Sha256::digest(content));
+        let objects = self.bare.join(LFS);
+        fs::create_dir_all(&objects).unwrap();
+        fs::write(objects.join(&digest), content).unwrap();
+        let size = content.len();
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n")
+    }
+
     /// Runs git in the working copy.
     pub fn git(&self, args: &[&str]) -> String {
         run(&self.work, args)
@@ -173,6 +188,20 @@ fn serve(
         output.write_all(denied.as_bytes())?;
         return Ok(0);
     }
+    if let Some((repository, request)) = path.split_once(".git/info/lfs/objects/") {
+        let host = call.header("host").to_owned();
+        let objects = root.join(repository.trim_start_matches('/')).join(LFS);
+        let response = lfs_response(&objects, request, &call.body, &format!("http://{host}{path}"));
+        let Some(body) = response else {
+            output.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n")?;
+            return Ok(0);
+        };
+        let (kind, length) = ("application/vnd.git-lfs+json", body.len());
+        let head = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close");
+        write!(output, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n")?;
+        output.write_all(&body)?;
+        return Ok(length as u64);
+    }
     let mut backend = Command::new("git");
     backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
     backend.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -203,6 +232,26 @@ fn serve(
     write!(output, "HTTP/1.1 {status}\r\nConnection: close\r\n")?;
     output.write_all(&response)?;
     Ok(response.len() as u64)
+}
+
+/// Returns the LFS server's response to a batch request or to the request of an object. `None` if
+/// the object does not exist.
+fn lfs_response(objects: &Path, request: &str, body: &[u8], url: &str) -> Option<Vec<u8>> {
+    if request != "batch" {
+        return fs::read(objects.join(request)).ok();
+    }
+    let batch: Value = serde_json::from_slice(body).ok()?;
+    let object = |wanted: &Value| {
+        let (oid, base) = (wanted["oid"].as_str()?, url.strip_suffix("batch")?);
+        let mut object = json!({"oid": oid, "size": wanted["size"]});
+        match objects.join(oid).is_file() {
+            true => object["actions"] = json!({"download": {"href": format!("{base}{oid}")}}),
+            false => object["error"] = json!({"code": 404, "message": "Object does not exist"}),
+        }
+        Some(object)
+    };
+    let objects: Option<Vec<Value>> = batch["objects"].as_array()?.iter().map(object).collect();
+    Some(json!({"transfer": "basic", "objects": objects?}).to_string().into_bytes())
 }
 
 pub(crate) fn base64(text: &str) -> String {

@@ -54,7 +54,10 @@ pub use outcome::{
     each_effect_once, ended, job_events, one_execution, position, run_with_logs, settled_position,
     step, succeeded,
 };
-pub use programs::{helm_or_skip, in_ci, kubectl_or_skip, program, stdout_of, terraform_or_skip};
+pub use programs::{
+    git_lfs_or_skip, helm_or_skip, in_ci, kubectl_or_skip, path_without, program, stdout_of,
+    terraform_or_skip,
+};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
 pub use proxy::{Fault, InterceptingProxy, RecordedCall};
 pub use published::server_with_plugin;

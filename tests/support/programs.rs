@@ -1,6 +1,8 @@
 //! Paths of the programs, and the execution of a command.
 use std::{
-    path::PathBuf,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -28,6 +30,39 @@ pub fn stdout_of(command: &mut Command) -> String {
 /// Returns whether a missing tool must fail the test instead of skipping it.
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+/// Returns the directories of PATH without a program. A directory that has the program is replaced
+/// by links to its other programs.
+pub fn path_without(program: &str, links: &Path) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").expect("PATH is not set");
+    let absolute = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
+    let without = |dir: PathBuf| {
+        if !dir.join(program).exists() {
+            return dir;
+        }
+        let links = links.join(format!("without-{}", dir.display().to_string().replace('/', "-")));
+        fs::create_dir_all(&links).unwrap();
+        for other in fs::read_dir(&dir).unwrap().flatten() {
+            if other.file_name() != program {
+                // PATH may contain the same directory twice.
+                let _may_exist = symlink(other.path(), links.join(other.file_name()));
+            }
+        }
+        links
+    };
+    absolute.map(without).collect()
+}
+
+/// Returns whether git-lfs is installed. Without it, the test prints a note and passes; in CI it
+/// fails.
+pub fn git_lfs_or_skip() -> bool {
+    if Command::new("git-lfs").arg("version").output().is_ok() {
+        return true;
+    }
+    assert!(!in_ci(), "CI must have git-lfs on PATH");
+    eprintln!("SKIPPED: git-lfs is not on PATH");
+    false
 }
 
 /// Returns whether Terraform or OpenTofu is installed. Without it, the test prints a note and

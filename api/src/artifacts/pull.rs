@@ -55,6 +55,10 @@ pub(super) async fn manifest(
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
+    // A client does not push an existing artifact again.
+    if !named && !app.registry.renew_stored(&repository, &digest, app.now()).await? {
+        return Err(not_found(format!("manifest {digest} in {repository}")).into());
+    }
     // A push to the server must not depend on the registry of the vendor: the server can have got one
     // after the order of the build.
     let document = match named {
@@ -84,9 +88,10 @@ pub(super) async fn blob(
         return source(&app, &digest).await;
     }
     let missing = || not_found(format!("blob {digest} in {repository}"));
-    // A client checks for existing blobs before it pushes.
+    // A client checks for existing blobs before it pushes, and does not push them again.
     if method == Method::HEAD && permit.pushes_to(&repository) {
-        let length = app.registry.size(&repository, &digest).await.ok_or_else(missing)?;
+        let length = app.registry.renew_blob(&repository, &digest, app.now()).await?;
+        let length = length.ok_or_else(missing)?;
         return respond(&digest, OCTETS, FoundBlob { length, from: 0, body: Body::empty() });
     }
     let listed = lists(&app, &permit, &repository).await?;

@@ -74,7 +74,9 @@ pub(super) async fn manifest(
     })?;
     let document = Document::parse(&bytes).map_err(ArtifactError::from)?;
     for blob in document.blobs() {
-        let Some(size) = app.registry.size(&repository, &blob.digest).await else {
+        // The retention must not delete an existing blob before the manifest names it.
+        let size = app.registry.renew_blob(&repository, &blob.digest, app.now()).await?;
+        let Some(size) = size else {
             let detail = format!(
                 "cannot store the manifest: its blob {} was not pushed; push it first",
                 blob.digest

@@ -1,7 +1,12 @@
 //! Apps, their config versions, and the difference between two versions.
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use domain::{app::App as AppState, install::Install};
+use domain::{
+    app::{App as AppState, Published, PublishedComponent},
+    build::{Build, State as BuildState},
+    digest::Digest,
+    install::Install,
+};
 use projections::views;
 use schemas::control::{
     Page, PageQuery,
@@ -133,11 +138,50 @@ pub(crate) async fn diff(
         _ => {
             let before = config(app, &state, from).await?;
             let diff = show::diff(Some((from, &before.app)), Some(to), &after.app);
-            show::with_commits(diff, state.versions.get(&from), published)
+            let diff = show::with_commits(diff, state.versions.get(&from), published);
+            with_files(app, diff, state.versions.get(&from), published).await?
         }
     };
     let diff = Diff { ignored_settings: show::ignored_settings(&after), ..diff };
     Ok(show::with_impact(diff, impact))
+}
+
+/// Adds the files that differ between the builds of components with another commit.
+async fn with_files(
+    app: &App,
+    mut diff: Diff,
+    before: Option<&Published>,
+    after: &Published,
+) -> Result<Diff, Problem> {
+    for part in &after.components {
+        let mut earlier = before.into_iter().flat_map(|before| &before.components);
+        let earlier = earlier.find(|earlier| earlier.component == part.component);
+        let Some(earlier) = earlier.filter(|earlier| earlier.commit != part.commit) else {
+            continue;
+        };
+        let (Some(old), Some(new)) = (contents(app, earlier).await?, contents(app, part).await?)
+        else {
+            continue;
+        };
+        diff = show::with_files(diff, &part.name, &old, &new);
+    }
+    Ok(diff)
+}
+
+/// Returns the digests of the files that the build of a component packed, if they are known.
+async fn contents(
+    app: &App,
+    part: &PublishedComponent,
+) -> Result<Option<BTreeMap<String, Digest>>, Problem> {
+    match app.engine.load::<Build>(part.build).await?.state {
+        BuildState::Succeeded { artifact } => {
+            app.registry.contents(&artifact).await.map_err(Problem::internal)
+        }
+        BuildState::NotCreated
+        | BuildState::Requested
+        | BuildState::Building { .. }
+        | BuildState::Failed { .. } => Ok(None),
+    }
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {

@@ -11,7 +11,7 @@ mod runner;
 pub(crate) use app::{app, version};
 pub(crate) use build::build;
 pub(crate) use diagnostic::diagnostic;
-pub(crate) use diff::{diff, with_commits, with_impact};
+pub(crate) use diff::{diff, with_commits, with_files, with_impact};
 pub(crate) use install::{enrolment, ignored_settings, ignored_settings_of, install};
 pub(crate) use job::job;
 pub(crate) use run::{run, summary};

@@ -27,10 +27,10 @@ use crate::reach::Reachable;
 
 /// Registry of the vendor's artifacts. Several servers can share its directory.
 pub struct Registry {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     max_blob_bytes: u64,
     index: Arc<Mutex<()>>,
-    vendor: Option<Arc<VendorRegistry>>,
+    pub(super) vendor: Option<Arc<VendorRegistry>>,
 }
 
 /// Time without a write after which an upload is abandoned.
@@ -118,7 +118,7 @@ impl Registry {
         (!is_stored).then_some(vendor)
     }
 
-    fn layout(&self, repository: &Repository) -> Layout {
+    pub(super) fn layout(&self, repository: &Repository) -> Layout {
         Layout::new(self.directory.join(repository.path())).with_drafts(self.uploads())
     }
 
@@ -328,14 +328,14 @@ impl Registry {
 }
 
 /// Runs file operations on a blocking thread, because an fsync would delay other requests.
-async fn run_blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LayoutError> + Send + 'static,
 ) -> Result<T, ArtifactError> {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|why| at(Path::new("registry"))(io::Error::other(why)))??)
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
     let path = path.display().to_string();
     move |reason| ArtifactError::Io { path, reason }
 }

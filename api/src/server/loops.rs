@@ -8,7 +8,8 @@ use super::supervise::{require, supervise};
 use crate::{
     dispatch,
     maintenance::{
-        checkpoints, keys, log_days, log_partitions, sensitive_values, uploads, verification,
+        artifacts, checkpoints, keys, log_days, log_partitions, sensitive_values, uploads,
+        verification,
     },
     problem::Problem,
     reactions::{erasure, liveness, policies, principals, timers, webhooks},
@@ -63,6 +64,7 @@ pub(super) async fn start(
     supervise(loops, app, "checkpoints", |app| checkpoints::run(app, checkpoints::Pace::default()));
     supervise(loops, app, "erasure", erasure::run);
     supervise(loops, app, "uploads", uploads::run);
+    supervise(loops, app, "artifacts", artifacts::run);
     supervise(loops, app, "log_days", log_days::run);
     supervise(loops, app, "log_partitions", log_partitions::run);
     supervise(loops, app, "sensitive_values", sensitive_values::run);

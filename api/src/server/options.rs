@@ -48,6 +48,9 @@ pub struct Options {
     pub registry_reach: Reachable,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
+    /// Size of the artifacts of an app, in bytes, above which the server deletes those that nothing
+    /// needs.
+    pub artifact_quota: u64,
     /// Addresses that webhooks may reach.
     pub webhooks_reach: Reachable,
     /// Limits on the bytes that runners may upload for their reports.
@@ -96,6 +99,7 @@ impl Options {
             registry: None,
             registry_reach: Reachable::Public,
             max_blob_bytes: 1 << 20,
+            artifact_quota: u64::MAX,
             webhooks_reach: Reachable::All,
             uploads: Default::default(),
             state_quota: crate::state_versions::DEFAULT_QUOTA,
@@ -159,6 +163,7 @@ impl Options {
             plugin_publisher: OnceLock::new(),
             registry: self.registry.clone(),
             max_blob_bytes: self.max_blob_bytes,
+            artifact_quota: self.artifact_quota,
             webhooks_reach: self.webhooks_reach,
             uploads: self.uploads,
             state_quota: self.state_quota,

@@ -80,7 +80,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
         },
     };
     if let Some(commit) = &commit
-        && let Some((earlier, artifact)) = reusable_build(unit, &of, order, commit).await?
+        && let Some((earlier, artifact)) = reusable_build(app, unit, &of, order, commit).await?
     {
         let commit = commit.clone();
         let command = BuildCommand::ReuseArtifact { build: earlier, commit, artifact };
@@ -98,8 +98,9 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
 }
 
 /// Returns an earlier successful build of the component from the same commit and directory, with
-/// the same type and plugin.
+/// the same type and plugin, whose artifact still exists.
 async fn reusable_build(
+    app: &App,
     unit: &mut UnitOfWork,
     of: &AppState,
     order: &BuildRequest,
@@ -123,11 +124,12 @@ async fn reusable_build(
     }
     builds.dedup();
     for build in builds {
-        let state = unit.load::<Build>(build).await?;
-        if let (BuildState::Succeeded { artifact }, Some(built)) = (&state.state, &state.commit)
+        let state = unit.load::<Build>(build).await?.clone();
+        if let (BuildState::Succeeded { artifact }, Some(built)) = (state.state, state.commit)
             && built == commit
+            && app.registry.renew(&artifact, app.now()).await.map_err(Problem::internal)?
         {
-            return Ok(Some((build, artifact.clone())));
+            return Ok(Some((build, artifact)));
         }
     }
     Ok(None)

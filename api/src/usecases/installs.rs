@@ -22,6 +22,7 @@ use inputs::{check_changes, check_new, check_stored};
 pub(crate) use inputs::{differences, of_version};
 
 use super::{
+    artifacts,
     enrolments::{self, NewEnrolment},
     runs::{self, RunRequest},
     stack, states, toggles,
@@ -94,6 +95,10 @@ pub(crate) async fn create(
                 }
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let version = published(&state, config_version)?;
+                // The retention keeps the newest version.
+                if new.config_version.is_some() {
+                    artifacts::check_version(&app, version).await?;
+                }
                 let config = app.configs.get(&app.pool, version).await?;
                 check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
@@ -251,6 +256,7 @@ async fn change(
     let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
+        artifacts::check_version(app, version).await?;
         let (by, reason) = (by.clone(), reason.clone());
         let pin = InstallCommand::PinConfig { config_version, by, reason };
         unit.handle::<Install>(install, pin).await?;

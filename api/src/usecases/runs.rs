@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use schemas::problem::FieldProblem;
 
 use super::{
+    artifacts,
     installs::{is_unprovisioned, release_name},
     stack, steps, toggles,
 };
@@ -142,6 +143,10 @@ pub(crate) async fn plan_and_admit(
     let mut steps = plan_steps(app, unit, app_id, &state, &requested).await?;
     if steps.is_empty() {
         return Ok(None);
+    }
+    // A provision after an enrolment has no caller to reject, and uses a version that is retained.
+    if requested.cause != Cause::RunnerEnrolled {
+        artifacts::check_steps(app, state.config_version, &steps).await?;
     }
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
     let run = RunId(ids::new_ulid());

@@ -30,6 +30,17 @@ impl Layout {
     /// # Errors
     /// The errors of [`Layout::manifest`], and an index that cannot be read or written.
     pub fn add_to_index(&self, repository: &str, digest: &Digest) -> Result<(), LayoutError> {
+        let lock = self.lock()?;
+        self.add_locked(repository, digest, &lock)
+    }
+
+    /// Adds an artifact to the index, which the caller has locked.
+    pub(crate) fn add_locked(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        _lock: &File,
+    ) -> Result<(), LayoutError> {
         let (document, size) = self.read_document(digest)?;
         let media_type = document.media_type().clone();
         let blob = Blob { media_type, digest: digest.clone(), size };
@@ -37,7 +48,6 @@ impl Layout {
         listed.set_artifact_type(document.artifact_type());
         let repository = (REPOSITORY.to_owned(), repository.to_owned());
         listed.set_annotations(Some(HashMap::from([repository])));
-        let _lock = self.lock()?;
         let mut index = self.index()?;
         if index.manifests().contains(&listed) {
             return Ok(());

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     dependencies,
     helm::{Helm, Limits, args, refs},
+    repositories,
     settings::StorageDriver,
     values, version,
 };
@@ -104,7 +105,17 @@ impl Build<'_> {
             return Err(Failure::refused(format!("{chart:?} is not the name of a chart")));
         }
         let mut command = args(["pull"]);
-        if let Some(registry) = repo_url.strip_prefix("oci://") {
+        let configured = match repo_url.starts_with("https://") {
+            true => repositories::configured(&repo_url)?,
+            false => None,
+        };
+        if let Some(name) = configured {
+            // Helm ignores the credentials of a repository that is named by its URL.
+            report::log(format!("using the repository {name} of this build runner"));
+            let update = args(["repo", "update", &name]);
+            self.helm.run_offline(&refs(&update), self.limits()).await?;
+            command.push(format!("{name}/{chart}").into());
+        } else if let Some(registry) = repo_url.strip_prefix("oci://") {
             command.push(format!("oci://{}/{chart}", registry.trim_end_matches('/')).into());
         } else if repo_url.starts_with("https://") {
             command.extend(args([&chart, "--repo", &repo_url]));

@@ -34,9 +34,16 @@ const OUTPUT_LIMIT: u64 = 64 << 20;
 const ERROR_LIMIT: u64 = 64 << 10;
 /// Time for Helm to record a cancelled release, before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
-/// Variables that Helm gets from the environment of the job: how it reaches repositories.
-const PASSED: [&str; 9] = [
+/// Variable with the file of chart repositories and their credentials, which the runner sets for
+/// builds.
+pub const REPOSITORY_CONFIG: &str = "HELM_REPOSITORY_CONFIG";
+/// Variables that Helm gets from the environment of the job: how it reaches repositories. The runner
+/// sets those with credentials only for builds.
+const PASSED: [&str; 12] = [
     "PATH",
+    "DOCKER_CONFIG",
+    "HELM_REGISTRY_CONFIG",
+    REPOSITORY_CONFIG,
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",

@@ -39,6 +39,7 @@ mod progress;
 mod release;
 mod removal;
 mod render;
+mod repositories;
 mod settings;
 mod size;
 mod summary;

@@ -1,11 +1,13 @@
-//! Build: checks a kustomization before any install gets it. The runner packs the source unchanged.
+//! Build: builds a kustomization without templates, and adds its objects to the source, which the runner
+//! packs.
 
 use schemas::plugin::CallContext;
 use serde::Deserialize;
 
 use crate::{
     failure::Outcome,
-    kustomize, report,
+    kustomize::{self, shipped},
+    report,
     settings::{Kustomize, read_inputs},
 };
 
@@ -16,11 +18,12 @@ struct Inputs {
     kustomization: Option<Kustomize>,
 }
 
-/// Builds the kustomization, and parses its objects.
+/// Builds the kustomization, parses its objects, and adds them to the source.
 ///
 /// # Errors
 /// An error of the tool, which names the file.
 pub async fn run(context: &CallContext) -> Outcome<()> {
+    shipped::remove(&context.source_dir)?;
     let Inputs { kustomization } = read_inputs(context)?;
     let Some(kustomization) = kustomization else { return Ok(()) };
     if kustomize::find_tool().is_err() {
@@ -30,7 +33,10 @@ pub async fn run(context: &CallContext) -> Outcome<()> {
         );
         return Ok(());
     }
-    let objects = kustomize::build(&context.source_dir, &context.work_dir, &kustomization).await?;
+    let (source, work) = (&context.source_dir, &context.work_dir);
+    let output = kustomize::output(source, work, &kustomization).await?;
+    let objects = kustomize::parse(&output)?;
+    shipped::write(source, &kustomization, output)?;
     let plural = if objects.len() == 1 { "" } else { "s" };
     let (path, number) = (&kustomization.path, objects.len());
     report::log(format!("the kustomization {path} contains {number} object{plural}"));

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 mod references;
+pub mod shipped;
 
 use crate::{
     failure::{Failure, IoContext, Outcome},
@@ -37,6 +38,16 @@ pub async fn build(
     work_dir: &Path,
     kustomize: &Kustomize,
 ) -> Outcome<Vec<Desired>> {
+    parse(&output(source_dir, work_dir, kustomize).await?)
+}
+
+/// Parses the output of a tool.
+pub fn parse(output: &str) -> Outcome<Vec<Desired>> {
+    manifest::parse(output, "kustomization")
+}
+
+/// Returns the output of the tool for a kustomization.
+pub async fn output(source_dir: &Path, work_dir: &Path, kustomize: &Kustomize) -> Outcome<String> {
     report::phase("kustomize");
     let root = work_dir.join("kustomize");
     copy(source_dir, source_dir, &root.join("source"))?;
@@ -59,8 +70,7 @@ pub async fn build(
         true => target,
         false => patched(&root, &kustomize.path, &kustomize.patches)?,
     };
-    let output = run(&directory, kustomize.enable_helm).await?;
-    manifest::parse(&output, "kustomization")
+    run(&directory, kustomize.enable_helm).await
 }
 
 /// Writes an overlay that applies the patches to the component's kustomization.

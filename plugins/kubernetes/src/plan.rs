@@ -70,7 +70,12 @@ async fn desired(component: &Component) -> Outcome<Vec<manifest::Desired>> {
     match (&settings.manifest, &settings.kustomize) {
         (Some(text), _) => manifest::parse(text, manifest::file_name(settings)),
         (None, Some(kustomize)) => {
-            kustomize::build(&component.source_dir, &component.work_dir, kustomize).await
+            match kustomize::shipped::read(&component.source_dir, kustomize)? {
+                Some(objects) => Ok(objects),
+                None => {
+                    kustomize::build(&component.source_dir, &component.work_dir, kustomize).await
+                }
+            }
         }
         (None, None) => Ok(vec![]),
     }

@@ -26,8 +26,15 @@ pub async fn checks(context: &CallContext) -> Preflight {
         Err(failure) => return Preflight { checks: vec![check("settings", Err(failure))] },
     };
     let mut checks = vec![];
-    if component.settings.kustomize.is_some() && component.operation == Operation::Apply {
-        checks.push(check("kustomize", kustomize::find_tool()));
+    if let Some(kustomize) = &component.settings.kustomize
+        && component.operation == Operation::Apply
+    {
+        let result = match kustomize::shipped::read(&component.source_dir, kustomize) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => kustomize::find_tool(),
+            Err(failure) => Err(failure),
+        };
+        checks.push(check("kustomize", result));
     }
     let cluster = match Cluster::connect(&component).await {
         Ok(cluster) => cluster,

@@ -24,13 +24,22 @@ fn of_policy(data: &Data) -> anyhow::Result<Vec<String>> {
 
 fn list(data: &Data) -> anyhow::Result<String> {
     let recorded = publishers::recorded(data).context("cannot read the recorded keys")?;
-    let lines = recorded.iter().map(|key| format!("{key}  recorded\n"));
-    let policy = of_policy(data)?;
-    let lines = lines.chain(policy.iter().map(|key| format!("{key}  policy\n")));
-    let text: String = lines.collect();
+    let policy = Policy::current(data)?;
+    Ok(table(publishers::RELEASE, &recorded, &policy))
+}
+
+fn table(release: Option<&str>, recorded: &[String], policy: &Policy) -> String {
+    let source = match policy.denies_release_publisher() {
+        true => "release, denied by the policy",
+        false => "release",
+    };
+    let lines = release.iter().map(|key| format!("{key}  {source}\n"));
+    let lines = lines.chain(recorded.iter().map(|key| format!("{key}  recorded\n")));
+    let of_policy = policy.plugin_publishers().iter();
+    let text: String = lines.chain(of_policy.map(|key| format!("{key}  policy\n"))).collect();
     match text.is_empty() {
-        true => Ok("No publisher is trusted: the runner refuses every published plugin\n".into()),
-        false => Ok(text),
+        true => "No publisher is trusted: the runner refuses every published plugin\n".into(),
+        false => text,
     }
 }
 
@@ -41,6 +50,12 @@ fn remove(data: &Data, key: &str) -> anyhow::Result<String> {
         bail!(
             "cannot remove the publisher {key}: it is not recorded, but the policy trusts it; remove it from \
              plugin_publishers of the policy"
+        );
+    }
+    if !removed && publishers::RELEASE == Some(key) {
+        bail!(
+            "cannot remove the publisher {key}: this release of the runner contains it; set `deny_release_publisher = \
+             true` in the policy"
         );
     }
     if !removed {
@@ -54,4 +69,18 @@ fn remove(data: &Data, key: &str) -> anyhow::Result<String> {
         ),
         false => format!("Removed publisher {key}\n"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_the_source_of_each_key() {
+        let policy = Policy::without_rules();
+        let recorded = ["b".to_owned()];
+        assert_eq!(table(Some("a"), &recorded, &policy), "a  release\nb  recorded\n");
+        assert_eq!(table(None, &recorded, &policy), "b  recorded\n");
+        assert!(table(None, &[], &policy).starts_with("No publisher is trusted"));
+    }
 }

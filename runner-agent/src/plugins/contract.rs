@@ -42,7 +42,8 @@ pub struct JobContext {
     /// Base environment of a child, to which the plugin and the manifest add. A child gets nothing
     /// else from the agent's own environment.
     pub env: BTreeMap<String, String>,
-    /// Variables of the agent that locate its git configuration, for git on a build runner only.
+    /// Variables of the agent that locate its configuration of git, Helm and Docker, on a build runner
+    /// only.
     pub git_env: BTreeMap<String, String>,
     /// Features that the customer allows in the kubeconfig of a component.
     pub kubeconfig_allows: Allowed,

@@ -7,6 +7,7 @@
 //! the bytes that it verified.
 
 mod channel;
+mod charts;
 mod executable;
 mod published;
 pub(super) mod value_file;

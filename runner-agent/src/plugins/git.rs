@@ -8,11 +8,13 @@
 //! ```
 //!
 //! Git never checks out a file: the runner writes the files itself. Therefore filters, links and
-//! file names of a repository have no effect on the runner's host.
+//! file names of a repository have no effect on the runner's host. The runner passes the pointers of
+//! git LFS to git-lfs, and verifies its output.
 
 mod command;
 mod commit;
 mod fetch;
+mod lfs;
 mod references;
 mod repository;
 mod submodules;

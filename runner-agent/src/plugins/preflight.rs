@@ -130,30 +130,34 @@ impl Preflight<'_> {
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let jobs = self.jobs;
-        let modules: Vec<&PlannedJob> = jobs
+        let modules = jobs
             .iter()
             .enumerate()
-            .filter(|(at, job)| allowed.contains(at) && job.plugin.name == "terraform_module")
-            .map(|(_, job)| job)
-            .collect();
-        if modules.is_empty() {
-            return Ok(());
+            .filter(|(at, job)| allowed.contains(at) && job.plugin.name == "terraform_module");
+        // A component can request a version that the host has beside the usual one.
+        let mut requests: BTreeMap<Option<&str>, Vec<&PlannedJob>> = BTreeMap::new();
+        for (_, job) in modules {
+            let requested = match &job.rendered {
+                Rendered::Known { inputs, .. } => inputs["terraform_version"].as_str(),
+                Rendered::Deferred(_) => None,
+            };
+            let requested = requested.filter(|version| !version.is_empty());
+            requests.entry(requested).or_default().push(job);
         }
-        let (version, tool) = match terraform::find_tool(self.work, sink).await {
-            Ok(found) => found,
-            Err(halt) => {
-                let message = self.failure(halt)?;
-                self.add(None, "terraform", CheckStatus::Failed, message);
-                return Ok(());
+        let mut shown = BTreeSet::new();
+        for (requested, jobs) in requests {
+            let (found, status, message) =
+                match terraform::find_tool(self.work, requested, sink).await {
+                    Ok((version, tool)) => (Some(version), CheckStatus::Ok, tool),
+                    Err(halt) => (None, CheckStatus::Failed, self.failure(halt)?),
+                };
+            if shown.insert(message.clone()) {
+                self.add(None, "terraform", status, message);
             }
-        };
-        self.add(None, "terraform", CheckStatus::Ok, tool);
-        for job in modules {
-            let Rendered::Known { inputs, .. } = &job.rendered else { continue };
-            let requested = inputs["terraform_version"].as_str().unwrap_or_default();
-            if !requested.is_empty() && requested != version {
+            let (Some(requested), Some(found)) = (requested, found) else { continue };
+            for job in jobs.into_iter().filter(|_| requested != found) {
                 let message =
-                    format!("the app requests version {requested}, but this runner has {version}");
+                    format!("the app requests version {requested}, but this runner has {found}");
                 self.add(Some(&job.name), "terraform version", CheckStatus::Ok, message);
             }
         }

@@ -1,7 +1,7 @@
 //! Plugin `terraform_module`: a component, or the sandbox, that is a Terraform module.
 //!
 //! ```text
-//! build  init -backend=false ─▶ validate -json
+//! build  init -backend=false ─▶ validate -json ─▶ providers lock, unless the module has a lock file
 //! plan   sync ─▶ init ─▶ plan -out ─▶ show -json ─▶ redacted summary, plan digest
 //! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
 //! ```
@@ -10,6 +10,7 @@
 //! the customer's CLI configuration. The runner serves the state, and stores it encrypted.
 
 mod details;
+mod lock;
 mod progress;
 mod summary;
 mod tool;
@@ -58,9 +59,10 @@ impl Terraform {
 /// Finds terraform or tofu for a preflight. Returns its version, and its name with version and path.
 pub(super) async fn find_tool(
     work: &Work<'_>,
+    requested: Option<&str>,
     sink: &mut dyn Sink,
 ) -> Result<(String, String), Halt> {
-    let tool = tool::find(work, sink).await?;
+    let tool = tool::find(work, requested, sink).await?;
     let text = format!("{} at {}", tool.name(), tool.path.display());
     Ok((tool.version, text))
 }
@@ -72,7 +74,7 @@ impl Plugin for Terraform {
     }
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let tool = match tool::find(work, sink).await {
+        let tool = match tool::find(work, work.input("terraform_version"), sink).await {
             // A build packs the module even without a tool, but does not validate it.
             Err(Halt::Error(PluginError::ToolMissing(_)))
                 if work.manifest.kind == JobKind::Build =>

@@ -1,5 +1,5 @@
-//! Trusted plugin publishers: the keys in the data directory and in the policy. Without a key, the
-//! runner refuses every published plugin.
+//! Trusted plugin publishers: the keys in the data directory and in the policy, and the key of
+//! Stead's releases in a released runner. Without a key, the runner refuses every published plugin.
 use std::io;
 
 use schemas::{
@@ -16,6 +16,30 @@ use crate::{
 
 /// File with the recorded keys, in the data directory.
 const FILE: &str = "plugin-publishers.json";
+
+/// Key that signs the plugins of Stead's releases. The build of a release sets it; a development
+/// build has none.
+pub const RELEASE: Option<&str> = option_env!("STEAD_RELEASE_PUBLISHER");
+
+const _: () = assert!(
+    is_absent_or_canonical(RELEASE),
+    "STEAD_RELEASE_PUBLISHER is not a public key; set 64 lower-case hexadecimal digits, or unset it"
+);
+
+const fn is_absent_or_canonical(key: Option<&str>) -> bool {
+    let Some(key) = key else { return true };
+    let mut rest = key.as_bytes();
+    if rest.len() != 64 {
+        return false;
+    }
+    while let [first, more @ ..] = rest {
+        if !matches!(*first, b'0'..=b'9' | b'a'..=b'f') {
+            return false;
+        }
+        rest = more;
+    }
+    true
+}
 
 /// Returns the recorded keys.
 pub fn recorded(data: &Data) -> io::Result<Vec<String>> {
@@ -68,11 +92,26 @@ impl Policy {
         &self.plugin_publishers
     }
 
-    /// Refuses a published plugin of a publisher that is neither in `recorded` nor in the policy.
+    /// Returns true if the policy denies the key of Stead's releases.
+    pub fn denies_release_publisher(&self) -> bool {
+        self.deny_release_publisher
+    }
+
+    /// Refuses a published plugin of a publisher that is not trusted: not in `recorded`, not in the
+    /// policy, and not the key of Stead's releases.
     pub fn allows_publisher(
         &self,
         manifest: &Manifest,
         recorded: &[String],
+    ) -> Result<(), Refusal> {
+        self.allows_publisher_or(manifest, recorded, RELEASE)
+    }
+
+    fn allows_publisher_or(
+        &self,
+        manifest: &Manifest,
+        recorded: &[String],
+        release: Option<&str>,
     ) -> Result<(), Refusal> {
         let Some(plugin) = &manifest.plugin.artifact else { return Ok(()) };
         let name = &manifest.plugin.name;
@@ -90,7 +129,17 @@ impl Policy {
             let detail = format!("the publisher of the plugin {name} is not a public key");
             return Err(Refusal { by, rule, detail });
         };
-        if recorded.contains(&key) || self.plugin_publishers.contains(&key) {
+        let is_release = release == Some(key.as_str());
+        // The denial takes precedence: the enrol command of a vendor may record the same key.
+        if is_release && self.deny_release_publisher {
+            let rule = "deny_release_publisher";
+            let detail = format!(
+                "the publisher of the plugin {name} is Stead's release key, which the policy denies; to trust it, remove \
+                 {rule} from the policy"
+            );
+            return Err(Refusal::policy(rule, detail));
+        }
+        if is_release || recorded.contains(&key) || self.plugin_publishers.contains(&key) {
             return Ok(());
         }
         let line = names::line("plugin_publishers", &self.plugin_publishers, [&key]);
@@ -145,6 +194,30 @@ mod tests {
         assert!(refusal.detail.ends_with(&line), "{refusal}");
         let option = format!("--plugin-publisher {}", key(1));
         assert!(refusal.detail.contains(&option), "{refusal}");
+    }
+
+    #[test]
+    fn the_key_of_a_release_is_trusted_unless_the_policy_denies_it() {
+        let (job, release) = (manifest("stead.plugins/vault", &key(1)), key(1));
+        let none = Policy::without_rules();
+        assert!(none.allows_publisher_or(&job, &[], Some(&release)).is_ok());
+        assert!(none.allows_publisher_or(&job, &[], Some(&key(2))).is_err());
+        assert!(none.allows_publisher_or(&job, &[], None).is_err());
+        let denying = Policy { deny_release_publisher: true, ..Policy::without_rules() };
+        let recorded = [key(1), key(2)];
+        let refusal = denying.allows_publisher_or(&job, &recorded, Some(&release)).unwrap_err();
+        assert_eq!(refusal.rule, "deny_release_publisher");
+        let other = manifest("stead.plugins/vault", &key(2));
+        assert!(denying.allows_publisher_or(&other, &recorded, Some(&release)).is_ok());
+    }
+
+    #[test]
+    fn only_a_canonical_key_is_compiled_into_a_release() {
+        assert!(is_absent_or_canonical(None));
+        assert!(is_absent_or_canonical(Some(&key(1))));
+        for malformed in ["", "key", &"A".repeat(64), &"0".repeat(63), &"g".repeat(64)] {
+            assert!(!is_absent_or_canonical(Some(malformed)), "{malformed}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct ShimOrder {
     pub max_grace_ms: u64,
     /// Environment variables that the customer passes to jobs. Their values are redacted.
     pub pass_env: BTreeMap<String, String>,
-    /// Environment variables of the agent for git. Empty on a runner of an install.
+    /// Environment variables of the agent for git and for charts. Empty on a runner of an install.
     #[serde(default)]
     pub git_env: BTreeMap<String, String>,
     /// Features that the customer allows in the kubeconfig of a component.

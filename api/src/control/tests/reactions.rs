@@ -11,6 +11,7 @@ use domain::{
     run::{Outcome, Preflight, Run, StepFailure, StepState},
 };
 use event_log::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
+use oci_layout::{EMPTY, Layout};
 use schemas::control::{audit::EventsQuery, builds::BuildsQuery, installs::UpdateInstall};
 use serde_json::{Value, json};
 use ulid::Ulid;
@@ -99,6 +100,21 @@ pub(super) async fn complete_build(started: &Started) {
     complete_build_of(started, "base").await;
 }
 
+/// Stores an artifact without layers. A run rejects a build without its artifact.
+fn store_artifact(started: &Started, repository: &str) -> Digest {
+    let layout = Layout::new(started.data.path().join("registry").join(repository));
+    let config = layout.put(EMPTY).unwrap();
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [],
+        "config": {
+            "mediaType": "application/vnd.oci.empty.v1+json", "digest": config, "size": EMPTY.len(),
+        },
+    });
+    let digest = layout.put(manifest.to_string().as_bytes()).unwrap();
+    layout.add_to_index(repository, &digest).unwrap();
+    digest
+}
+
 async fn complete_build_of(started: &Started, component: &str) {
     let app = started.app();
     let builds = owner(started).builds(&BuildsQuery::default()).await.unwrap().items;
@@ -109,8 +125,10 @@ async fn complete_build_of(started: &Started, component: &str) {
     })
     .await;
     let call = Call::of(meta());
+    let repository = format!("shop/{component}");
+    let digest = store_artifact(started, &repository);
     let done = app.engine.transact(&call, move |unit| {
-        let (repository, digest) = (format!("shop/{component}"), digest(1));
+        let (repository, digest) = (repository.clone(), digest.clone());
         let artifact = Artifact { repository, digest, size_bytes: 1, upstream: None };
         Box::pin(unit.handle::<Build>(build, BuildCommand::Succeed { artifact }))
     });

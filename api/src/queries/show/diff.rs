@@ -1,14 +1,19 @@
 //! Converts the differences between two config versions.
+use std::collections::{BTreeMap, BTreeSet};
+
 use app_config::{
     AppConfig,
     diff::{Change as Was, ChangeReason, PartChange},
     tree::SANDBOX,
 };
-use domain::{app::Published, run::Operation};
+use domain::{app::Published, digest::Digest, run::Operation};
 use schemas::control::apps::{Change, Diff, FieldChange, Impact, PlannedOperation};
 use serde_json::Value;
 
 use crate::usecases::impact::InstallImpact;
+
+/// Maximum number of files of a component that a diff names.
+const MAX_FILES: usize = 50;
 
 /// Lists the parts of the config that differ.
 pub(crate) fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
@@ -48,6 +53,32 @@ pub(crate) fn with_commits(mut diff: Diff, before: Option<&Published>, after: &P
             }
         }
     }
+    diff
+}
+
+/// Adds the files of a component that differ between its builds to its change.
+pub(crate) fn with_files(
+    mut diff: Diff,
+    component: &str,
+    before: &BTreeMap<String, Digest>,
+    after: &BTreeMap<String, Digest>,
+) -> Diff {
+    let kind = if component == SANDBOX { "sandbox" } else { "component" };
+    let mut changes = diff.changes.iter_mut();
+    let Some(change) = changes.find(|one| one.kind == kind && one.name == component) else {
+        return diff;
+    };
+    let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let is_shown = |path: &String| change.fields.iter().any(|field| field.field == *path);
+    let differs = |path: &&String| before.get(*path) != after.get(*path) && !is_shown(path);
+    let mut changed: Vec<String> = paths.into_iter().filter(differs).cloned().collect();
+    if changed.len() > MAX_FILES {
+        let more = changed.len() - MAX_FILES;
+        changed.truncate(MAX_FILES);
+        changed.push(format!("and {more} more files"));
+    }
+    let fields = changed.into_iter().map(|field| FieldChange { field, before: None, after: None });
+    change.fields.extend(fields);
     diff
 }
 

@@ -156,6 +156,7 @@ impl World {
                 runner_ca: None,
                 plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
+                artifact_quota: u64::MAX,
                 registry: None,
                 webhooks_reach: crate::reach::Reachable::All,
                 uploads: Default::default(),

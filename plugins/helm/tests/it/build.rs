@@ -8,13 +8,22 @@ use crate::plugin::{CallError, Plugin, helm_or_skip};
 
 /// Runs a build of a source with these files.
 fn built(helm: &Path, files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Value, CallError>) {
+    built_in(helm, files, &[])
+}
+
+/// Runs a build with further environment variables of the plugin.
+fn built_in(
+    helm: &Path,
+    files: &[(&str, &str)],
+    variables: &[(&str, &Path)],
+) -> (tempfile::TempDir, Result<Value, CallError>) {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
         let path = dir.path().join("source").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let mut plugin = Plugin::start(helm, None);
+    let mut plugin = Plugin::start_in(helm, None, variables);
     plugin.call(json!({ "call": "describe", "protocol": 1, "protocols": [1, 2] })).unwrap();
     let result = plugin.call(json!({
         "call": "build", "component": "web", "operation": "apply",
@@ -96,4 +105,46 @@ fn charts_and_dependencies_of_repositories_are_requested() {
     assert!(calls().contains("dependency update"), "{}", calls());
     let (_dir, _) = built(&helm, &[chart, ("Chart.lock", "dependencies: []\n")]);
     assert!(calls().contains("dependency build"), "{}", calls());
+}
+
+/// This double of Helm records its arguments and the variables that locate credentials. The engine of
+/// the tests cannot pull from private repositories.
+#[test]
+fn private_charts_are_pulled_with_the_configuration_of_the_build_runner() {
+    let dir = tempfile::tempdir().unwrap();
+    let helm = dir.path().join("helm");
+    let script = format!(
+        "#!/bin/sh\necho \"$* $HELM_REGISTRY_CONFIG $DOCKER_CONFIG\" >>{0}/calls\ncase $1 in\n\
+         version) echo v4.3.0 ;;\npull) echo 'Error: no network' >&2; exit 1 ;;\nesac\n",
+        dir.path().display()
+    );
+    fs::write(&helm, script).unwrap();
+    fs::set_permissions(&helm, fs::Permissions::from_mode(0o755)).unwrap();
+    let repositories = dir.path().join("repositories.yaml");
+    let text =
+        "repositories:\n- name: private\n  url: https://charts.example.com\n  password: s3cret\n";
+    fs::write(&repositories, text).unwrap();
+    let variables = [
+        ("HELM_REPOSITORY_CONFIG", repositories.as_path()),
+        ("HELM_REGISTRY_CONFIG", Path::new("/etc/helm/registry.json")),
+        ("DOCKER_CONFIG", Path::new("/etc/docker")),
+    ];
+    for (url, expected) in [
+        (
+            "https://charts.example.com",
+            ["repo update private ", "pull private/web --version 1.0.0 "],
+        ),
+        ("oci://registry.example.com/x", ["version", "pull oci://registry.example.com/x/web "]),
+    ] {
+        let reference = format!(r#"{{"repo_url":"{url}","chart":"web","version":"1.0.0"}}"#);
+        let (_dir, result) = built_in(&helm, &[("helm-repo.json", &reference)], &variables);
+        let (_, message) = result.unwrap_err();
+        assert!(message.contains("no network") && !message.contains("s3cret"), "{message}");
+        let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+        for call in expected {
+            assert!(calls.lines().any(|line| line.starts_with(call)), "{call}: {calls}");
+        }
+        assert!(calls.contains("/etc/helm/registry.json /etc/docker"), "{calls}");
+        assert!(!calls.contains("s3cret"));
+    }
 }

@@ -48,8 +48,14 @@ pub fn search_path(first: &Path) -> OsString {
 
 impl Plugin {
     pub fn start(helm: &Path, kubeconfig: Option<&Path>) -> Plugin {
+        Plugin::start_in(helm, kubeconfig, &[])
+    }
+
+    /// Starts the plugin with further environment variables.
+    pub fn start_in(helm: &Path, kubeconfig: Option<&Path>, more: &[(&str, &Path)]) -> Plugin {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stead-plugin-helm_chart"));
         command.env_clear().env("PATH", search_path(helm.parent().unwrap()));
+        command.envs(more.iter().copied());
         if let Some(kubeconfig) = kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }

@@ -1,9 +1,7 @@
 //! Channel over the pipes of a plugin executable. The channel carries one call at a time, limits
 //! the size of messages, and stops the plugin on a cancel.
 
-use std::{
-    collections::BTreeMap, future::pending, path::PathBuf, process::ExitStatus, time::Duration,
-};
+use std::{future::pending, path::PathBuf, process::ExitStatus, time::Duration};
 
 use nix::sys::signal::Signal;
 use schemas::plugin::{Call, ErrorCode, MESSAGE_LIMIT, Message, Request};
@@ -15,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::value_file;
+use super::{charts, value_file};
 use crate::{
     isolation::{EndOfProgram, ProgramEnd},
     plugins::{
@@ -58,7 +56,7 @@ impl Channel {
         work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Self, Halt> {
-        let (args, env) = (Vec::new(), BTreeMap::new());
+        let (args, env) = (Vec::new(), charts::access(work));
         let dir = work.job.work_dir.clone();
         let spec = ChildSpec {
             program,

@@ -23,13 +23,18 @@ use crate::plugins::{
     process::{self, ChildEnd, ChildSpec, Code},
 };
 
-/// Environment variables of the agent that git receives. They locate its configuration and keys.
-const AGENT_VARIABLES: [&str; 14] = [
+/// Environment variables of the agent that git receives. They locate its configuration and keys, and
+/// those of Helm and Docker.
+const AGENT_VARIABLES: [&str; 18] = [
     "ALL_PROXY",
+    "DOCKER_CONFIG",
     "GIT_CONFIG_GLOBAL",
     "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_SSL_CAINFO",
+    "HELM_CONFIG_HOME",
+    "HELM_REGISTRY_CONFIG",
+    "HELM_REPOSITORY_CONFIG",
     "HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
@@ -193,6 +198,11 @@ impl<'w, 'j> Git<'w, 'j> {
         }
     }
 
+    /// Returns true if a program is on the PATH of the job.
+    pub(super) fn has_program(&self, name: &str) -> bool {
+        find_program(self.work, name).is_some()
+    }
+
     /// Returns true if the repository has commits without their history.
     pub(super) fn is_shallow(&self) -> bool {
         self.directory.join("shallow").exists()
@@ -267,7 +277,7 @@ impl<'w, 'j> Git<'w, 'j> {
             program: "/bin/sh".into(),
             args: words,
             dir: self.work.job.work_dir.clone(),
-            env: self.environment(args.first() == Some(&"cat-file")),
+            env: self.environment(args.first().copied()),
             stop: Signal::SIGTERM,
             limit: Some(Duration::from_secs(30 * 60)),
             code: Code::Host,
@@ -290,9 +300,11 @@ impl<'w, 'j> Git<'w, 'j> {
         }
     }
 
-    fn environment(&self, is_local: bool) -> BTreeMap<String, String> {
+    fn environment(&self, command: Option<&str>) -> BTreeMap<String, String> {
         let mut env = self.work.job.git_env.clone();
+        let is_local = command == Some("cat-file");
         let directory = if is_local { &self.local_view() } else { &self.directory };
+        let skip_lfs = if command == Some("lfs") { "0" } else { "1" };
         let own = [
             ("GIT_DIR", directory.display().to_string()),
             ("GIT_OBJECT_DIRECTORY", self.directory.join("objects").display().to_string()),
@@ -301,7 +313,7 @@ impl<'w, 'j> Git<'w, 'j> {
             ("GIT_TERMINAL_PROMPT", "0".into()),
             ("GIT_NO_REPLACE_OBJECTS", "1".into()),
             ("GIT_NO_LAZY_FETCH", "1".into()),
-            ("GIT_LFS_SKIP_SMUDGE", "1".into()),
+            ("GIT_LFS_SKIP_SMUDGE", skip_lfs.into()),
             ("LC_ALL", "C".into()),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), value)));
@@ -386,6 +398,15 @@ fn protocol(url: &str) -> &str {
 
 /// Finds git on the PATH of the job.
 fn find(work: &Work<'_>) -> Result<PathBuf, Halt> {
+    let missing = || {
+        PluginError::ToolMissing(
+            "cannot fetch from git: git is not on the PATH of this build runner; install git 2.29 or later".into(),
+        )
+    };
+    Ok(find_program(work, "git").ok_or_else(missing)?)
+}
+
+fn find_program(work: &Work<'_>, name: &str) -> Option<PathBuf> {
     let environment = work.environment();
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
     let directories = path.split(':').filter(|directory| directory.starts_with('/'));
@@ -393,13 +414,8 @@ fn find(work: &Work<'_>) -> Result<PathBuf, Halt> {
         fs::metadata(file)
             .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
-    let missing = || {
-        PluginError::ToolMissing(
-            "cannot fetch from git: git is not on the PATH of this build runner; install git 2.29 or later".into(),
-        )
-    };
-    let found = directories.map(|directory| Path::new(directory).join("git")).find(is_program);
-    Ok(found.ok_or_else(missing)?)
+    let mut files = directories.map(|directory| Path::new(directory).join(name));
+    files.find(is_program)
 }
 
 #[cfg(test)]

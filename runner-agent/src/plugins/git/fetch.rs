@@ -3,10 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io::Read as _,
+    fs,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
 };
 
 use domain::git::{check_reference, is_commit, url, without_userinfo};
@@ -15,6 +13,7 @@ use serde::Deserialize;
 use super::{
     command::{Git, GitError},
     commit::{fetch_commit, missing_blobs},
+    lfs::Pointer,
     references,
     repository::{Disk, Repository},
     submodules::{resolve_url, submodule_url},
@@ -36,8 +35,6 @@ const LINK_LIMIT: u64 = 4096;
 const MAX_SUBMODULES: usize = 64;
 /// Maximum number of passes over the references.
 const MAX_PASSES: usize = 64;
-/// First bytes of a git LFS pointer file.
-const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 
 /// Git source in the manifest of a build.
 #[derive(Debug, Clone, Deserialize)]
@@ -272,24 +269,31 @@ impl<'w, 'j> Fetch<'w, 'j> {
     /// Writes the selected files below [`Work::root`].
     async fn write(&mut self, selection: &Selection, sink: &mut dyn Sink) -> Result<(), Halt> {
         self.load(selection.files.values(), sink).await?;
-        let mut total = 0;
+        let mut total = 0_u64;
         for (path, entry) in &selection.files {
-            let Some(repository) = self.repositories.get(entry.repository) else { continue };
-            let blob = repository.blobs.join(&entry.id);
-            let size = fs::metadata(&blob).doing(|| format!("cannot read {path}"))?.len();
-            total += size;
+            let Some(repository) = self.repositories.get_mut(entry.repository) else { continue };
+            let mut content = repository.blobs.join(&entry.id);
+            let pointer = Pointer::read(path, &content)?;
+            let size = match &pointer {
+                Some(pointer) => pointer.size,
+                None => fs::metadata(&content).doing(|| format!("cannot read {path}"))?.len(),
+            };
+            total = total.saturating_add(size);
             if total > SOURCE_LIMIT {
                 let detail = format!(
                     "the source is larger than {SOURCE_LIMIT} bytes; choose a smaller directory"
                 );
                 return Err(Halt::exit(1, detail));
             }
-            check_lfs(path, &blob)?;
+            if let Some(pointer) = pointer {
+                let git = &mut repository.git;
+                content = pointer.fetch(git, path, &mut self.disk, sink).await?;
+            }
             let file = self.work.root.join(path);
             if let Some(parent) = file.parent() {
                 fs::create_dir_all(parent).doing(|| format!("cannot create {path}"))?;
             }
-            fs::copy(&blob, &file).doing(|| format!("cannot write {path}"))?;
+            fs::copy(&content, &file).doing(|| format!("cannot write {path}"))?;
             let mode = if entry.kind == (Kind::File { executable: true }) { 0o755 } else { 0o644 };
             fs::set_permissions(&file, fs::Permissions::from_mode(mode))
                 .doing(|| format!("cannot write {path}"))?;
@@ -303,22 +307,6 @@ impl<'w, 'j> Fetch<'w, 'j> {
         sink.line(Stream::Runner, line.as_bytes());
         Ok(())
     }
-}
-
-/// Rejects a file whose content is in git LFS.
-fn check_lfs(path: &str, blob: &Path) -> Result<(), Halt> {
-    let mut start = Vec::new();
-    let file = File::open(blob).doing(|| format!("cannot read {path}"))?;
-    let length = u64::try_from(LFS_POINTER.len()).unwrap_or_default();
-    file.take(length).read_to_end(&mut start).doing(|| format!("cannot read {path}"))?;
-    if start != LFS_POINTER {
-        return Ok(());
-    }
-    let detail = format!(
-        "{path}:1: the content of the file is in git LFS, which builds do not fetch; commit the file itself, or \
-         pass a local copy of the repository: --source REPO=PATH"
-    );
-    Err(Halt::exit(1, detail))
 }
 
 fn refusal(why: String) -> Halt {

@@ -38,19 +38,65 @@ impl Tool {
         format!("{} {}", self.binary, self.version)
     }
 
+    #[cfg(test)]
+    pub(super) fn for_test(binary: &'static str) -> Tool {
+        Tool { path: PathBuf::from(binary), version: "1.9.0".into(), binary }
+    }
+
+    /// Returns the host of the registry from which the tool takes providers without a host.
+    pub(super) fn registry(&self) -> &'static str {
+        match self.binary {
+            "tofu" => "registry.opentofu.org",
+            _ => "registry.terraform.io",
+        }
+    }
+
     /// Returns the digest of the executable.
     pub(super) fn digest(&self) -> Result<Digest, PluginError> {
         sha256_file(&self.path).doing(|| format!("cannot read {}", self.path.display()))
     }
 }
 
-/// Finds the tool and reads its version.
-pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, Halt> {
+/// Finds the tool and reads its version. Prefers `terraform-VERSION` or `tofu-VERSION` of the
+/// requested version.
+pub(super) async fn find(
+    work: &Work<'_>,
+    requested: Option<&str>,
+    sink: &mut dyn Sink,
+) -> Result<Tool, Halt> {
     let environment = work.environment();
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
+    if let Some(version) = requested.filter(|version| is_version(version))
+        && let Some((binary, found)) = find_version(path, version)
+    {
+        let tool = read_version(work, binary, found, sink).await?;
+        if tool.version != version {
+            let (path, found) = (tool.path.display(), &tool.version);
+            let why = format!(
+                "cannot use {path}: it reports version {found}, not {version}; correct or remove this file"
+            );
+            return Err(PluginError::ToolMissing(why).into());
+        }
+        return Ok(tool);
+    }
     let Some((binary, path)) = find_preferred(path) else {
         return Err(PluginError::ToolMissing(REMEDY.into()).into());
     };
+    read_version(work, binary, path, sink).await
+}
+
+/// Returns true for a version that is safe in a file name.
+fn is_version(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    (1..=32).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
+async fn read_version(
+    work: &Work<'_>,
+    binary: &'static str,
+    path: PathBuf,
+    sink: &mut dyn Sink,
+) -> Result<Tool, Halt> {
     let env = BTreeMap::from([("CHECKPOINT_DISABLE".to_owned(), "1".to_owned())]);
     let args = vec!["version".into(), "-json".into()];
     let dir = work.job.work_dir.clone();
@@ -83,6 +129,12 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
         ))
     };
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
+}
+
+/// Returns the tool with this version in its file name.
+fn find_version(path: &str, version: &str) -> Option<(&'static str, PathBuf)> {
+    let find = |name| Some((name, find_in_path(path, &format!("{name}-{version}"))?));
+    NAMES.into_iter().find_map(find)
 }
 
 /// Returns the preferred tool that is on the path, regardless of the order of the directories.
@@ -135,6 +187,14 @@ mod tests {
         let tofu = Some(("tofu", "1/tofu".into()));
         assert_eq!(preferred(&[&[], &[("tofu", 0o755)]]), tofu);
         assert_eq!(preferred(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
+    }
+
+    #[test]
+    fn a_requested_version_is_part_of_a_file_name() {
+        assert!(is_version("1.9.8") && is_version("1.10.0-rc1"));
+        for other in ["", "../x", "1.9/x", "1 9", &"1".repeat(33)] {
+            assert!(!is_version(other), "{other}");
+        }
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Validates a module before it is packed, with `init -backend=false` and `validate`. So broken HCL
 //! fails the build and not the customer's plan.
 
-use std::fs;
-
 use serde::Deserialize;
 
 use super::{
+    lock,
     tool::Tool,
     workspace::{LOCK_FILE, Workspace},
 };
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
-    plugin::{Halt, IoContext, Work},
+    plugin::{Halt, Work},
     process::{self, ChildEnd},
 };
 
@@ -60,18 +59,14 @@ impl Diagnostic {
 /// Validates a module. The failure names file and line of the first errors.
 pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
     let workspace = Workspace { work, tool, backend: None };
-    let lock = work.source.join(LOCK_FILE);
-    let had_lock = lock.exists();
+    let lock_file = work.source.join(LOCK_FILE);
+    let had_lock = lock_file.exists();
     sink.phase("validate");
     let mut init = vec!["init".into(), "-backend=false".into(), "-input=false".into()];
     init.push("-no-color".into());
     init.extend(had_lock.then(|| "-lockfile=readonly".into()));
     let spec = workspace.spec(init);
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line)).await;
-    // The artifact must contain the module as its author wrote it.
-    if !had_lock && lock.exists() {
-        fs::remove_file(&lock).doing(|| "cannot remove a dependency lock file".into())?;
-    }
     let is_installed = match ended? {
         ChildEnd::Exit(code) => code == 0,
         other @ (ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
@@ -98,7 +93,12 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         let line = "only the module's own files are validated: init could not fetch its providers or modules";
         sink.line(Stream::Runner, line.as_bytes());
     }
-    Ok(())
+    // A module without providers gets no lock file from `init`.
+    match (had_lock, is_installed, lock_file.exists()) {
+        (true, _, _) | (false, true, false) => Ok(()),
+        (false, true, true) => lock::pin(&workspace, sink).await,
+        (false, false, _) => lock::remove(&work.source, sink),
+    }
 }
 
 async fn diagnostics(

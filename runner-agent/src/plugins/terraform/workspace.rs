@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
 };
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::tool::Tool;
+use super::{lock, tool::Tool};
 use crate::plugins::{
     contract::{PluginError, Sink},
     plugin::{Halt, Work},
@@ -35,9 +36,11 @@ pub(super) struct Workspace<'w> {
 
 /// Returns the arguments of `init`. If the artifact has a lock file, `init` must not select other
 /// providers.
-fn init_arguments(source: &Path) -> Vec<String> {
+fn init_arguments(source: &Path, tool: &Tool) -> Vec<String> {
     let mut arguments = ["init", "-input=false", "-no-color"].map(String::from).to_vec();
-    if source.join(LOCK_FILE).exists() {
+    let file = source.join(LOCK_FILE);
+    // A file that is not text is one of the module's author, and `init` rejects it.
+    if file.exists() && lock::binds(&fs::read_to_string(file).unwrap_or_default(), tool) {
         arguments.push("-lockfile=readonly".into());
     }
     arguments
@@ -51,7 +54,7 @@ impl Workspace<'_> {
         // saved plans, and the job that applies a plan has another backend.
         let backend = json!({ "terraform": { "backend": { "http": {} } } });
         write_private(&self.work.source.join(OVERRIDE_FILE), backend.to_string().as_bytes())?;
-        let spec = self.spec(init_arguments(&self.work.source));
+        let spec = self.spec(init_arguments(&self.work.source, self.tool));
         let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
             sink.line(stream, line);
         });
@@ -162,16 +165,25 @@ impl Workspace<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn pentest_a_lock_file_of_the_artifact_is_not_changed_by_init() {
         let dir = tempfile::tempdir().unwrap();
         let readonly = "-lockfile=readonly".to_owned();
-        assert!(!init_arguments(dir.path()).contains(&readonly));
-        fs::write(dir.path().join(LOCK_FILE), "").unwrap();
-        assert!(init_arguments(dir.path()).contains(&readonly));
+        let tool = Tool::for_test;
+        assert!(!init_arguments(dir.path(), &tool("terraform")).contains(&readonly));
+        let pinned = "provider \"registry.terraform.io/hashicorp/null\" {\n}\n";
+        let of_build = format!("# Written by a build of Stead\n{pinned}");
+        for (lock, name, is_bound) in [
+            ("", "terraform", true),
+            (pinned, "tofu", true),
+            (of_build.as_str(), "terraform", true),
+            (of_build.as_str(), "tofu", false),
+        ] {
+            fs::write(dir.path().join(LOCK_FILE), lock).unwrap();
+            let arguments = init_arguments(dir.path(), &tool(name));
+            assert_eq!(arguments.contains(&readonly), is_bound, "{name} {lock}");
+        }
     }
 }

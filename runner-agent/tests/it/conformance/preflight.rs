@@ -44,14 +44,19 @@ fn runner(terraform: Option<&str>) -> TestRunner {
     let bin = runner.at("bin");
     fs::create_dir(&bin).unwrap();
     if let Some(version) = terraform {
-        let path = bin.join("terraform");
-        let script = format!("#!/bin/sh\necho '{{\"terraform_version\":\"{version}\"}}'\n");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        terraform_as(&runner, "terraform", version);
     }
     runner.env.insert("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()));
     runner.rules.publishers = vec![hex::encode(key(1).verifying_key().as_bytes())];
     runner
+}
+
+/// Writes an executable that reports this version of Terraform.
+fn terraform_as(runner: &TestRunner, name: &str, version: &str) {
+    let path = runner.at("bin").join(name);
+    let script = format!("#!/bin/sh\necho '{{\"terraform_version\":\"{version}\"}}'\n");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Stores the plugin `odd`, whose preflight returns these checks.
@@ -104,6 +109,34 @@ async fn a_host_that_meets_all_requirements_passes() {
     for line in expected {
         assert!(record.has(&format!("deferred: {line}")), "{:?}", record.lines);
     }
+}
+
+#[tokio::test]
+async fn a_requested_version_of_terraform_is_used_if_the_host_has_it() {
+    let runner = runner(Some("1.9.8"));
+    terraform_as(&runner, "terraform-1.8.0", "1.8.0");
+    terraform_as(&runner, "terraform-1.7.0", "1.7.5");
+    let module = |name: &str, version: &str| {
+        let inputs = json!({"component": name, "terraform_version": version});
+        planned(name, builtin("terraform_module"), known(inputs))
+    };
+    let jobs = vec![module("web", "1.8.0"), module("db", "1.9.8"), module("old", "1.7.0")];
+    let (checks, _) = checks(&runner, jobs).await;
+    let ok = with_status(&checks, CheckStatus::Ok);
+    for (expected, file) in [
+        ("terraform: terraform 1.8.0 at ", "/terraform-1.8.0"),
+        ("terraform: terraform 1.9.8 at ", "/terraform"),
+    ] {
+        let is_expected = |text: &&String| text.starts_with(expected) && text.ends_with(file);
+        assert_eq!(ok.iter().filter(is_expected).count(), 1, "{ok:?}");
+    }
+    let failed = with_status(&checks, CheckStatus::Failed);
+    assert!(
+        failed
+            .iter()
+            .any(|text| text.contains("terraform-1.7.0: it reports version 1.7.5, not 1.7.0")),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,7 @@
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use domain::ids::{ExecutionId, JobId};
 use schemas::manifest::Manifest;
@@ -240,4 +243,33 @@ async fn the_files_of_a_component_are_fetched_together_even_by_an_older_git() {
     let fetches = trace.lines().filter(|line| line.contains("built-in: git fetch")).count();
     // The commit, the file that may have references, and all other files.
     assert_eq!(fetches, 3, "{trace}");
+}
+
+/// Pointer of git LFS to seven bytes with the digest of `content`.
+const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:\
+    ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73\nsize 7\n";
+
+#[tokio::test]
+async fn the_content_of_a_file_in_lfs_is_fetched_and_verified() {
+    let mut remote = Remote::new();
+    let commit = remote.commit("main.tf", POINTER);
+    let tools = tempfile::tempdir().unwrap();
+    let program = tools.path().join("git-lfs");
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", tools.path().display());
+    remote.env.insert("PATH".into(), path);
+    for (output, expected) in [("content", true), ("another", false), ("a longer one", false)] {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1 $GIT_LFS_SKIP_SMUDGE\" = \"smudge 0\" ] || exit 9\ncat >/dev/null\nprintf %s '{output}'\n"
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        match remote.fetch("main", &commit).await {
+            Ok(text) => assert!(expected && text == output, "{output}"),
+            Err(halt) => {
+                let why = format!("{halt:?}");
+                assert!(!expected && why.contains("differs from the pointer"), "{why}");
+            }
+        }
+    }
 }
