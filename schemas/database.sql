@@ -240,7 +240,9 @@ CREATE TABLE stead.projection_runs (
     data json NOT NULL,
     install text NOT NULL COLLATE pg_catalog."C",
     state text NOT NULL,
-    finished boolean NOT NULL
+    finished boolean NOT NULL,
+    kind text,
+    drift boolean
 )
 WITH (fillfactor='80');
 CREATE TABLE stead.projection_timers (
@@ -496,6 +498,7 @@ CREATE INDEX projection_jobs_state ON stead.projection_jobs USING btree (state, 
 CREATE INDEX projection_runners_build ON stead.projection_runners USING btree (key) WHERE (mode = 'build'::text);
 CREATE INDEX projection_runners_install ON stead.projection_runners USING btree (install);
 CREATE INDEX projection_runners_state ON stead.projection_runners USING btree (state);
+CREATE INDEX projection_runs_drift ON stead.projection_runs USING btree (key) WHERE drift;
 CREATE INDEX projection_runs_install ON stead.projection_runs USING btree (install, key);
 CREATE INDEX projection_runs_open ON stead.projection_runs USING btree (key) WHERE (NOT finished);
 CREATE INDEX projection_runs_state ON stead.projection_runs USING btree (state, key);
