@@ -14,7 +14,10 @@ use schemas::control::{
 use serde_json::json;
 use ulid::Ulid;
 
-use super::{bundle_of_files, owner, reactions::wait_for};
+use super::{
+    bundle_of_files, owner,
+    reactions::{store_artifact, wait_for},
+};
 use crate::server::testing::{Started, append_commands};
 
 const FIRST: &str = "1111111111111111111111111111111111111111";
@@ -165,7 +168,7 @@ async fn an_unmoved_branch_reuses_the_artifact() {
     let app = owner.sync("shop", bundle(&of), false).await.unwrap().app.unwrap();
     run(&started, resolve_job(&started, app, 1, "main").await, commit(FIRST)).await;
     let first = build(&owner, "a", "queued").await;
-    let digest = format!("sha256:{:064x}", 7).parse().unwrap();
+    let digest = store_artifact(&started, "shop/a");
     let artifact = Artifact { repository: "shop/a".into(), digest, size_bytes: 9, upstream: None };
     run(&started, first.job.unwrap(), vec![Report::Artifact(artifact), succeeded()]).await;
     build(&owner, "a", "succeeded").await;

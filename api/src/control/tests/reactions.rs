@@ -101,7 +101,7 @@ pub(super) async fn complete_build(started: &Started) {
 }
 
 /// Stores an artifact without layers. A run rejects a build without its artifact.
-fn store_artifact(started: &Started, repository: &str) -> Digest {
+pub(super) fn store_artifact(started: &Started, repository: &str) -> Digest {
     let layout = Layout::new(started.data.path().join("registry").join(repository));
     let config = layout.put(EMPTY).unwrap();
     let manifest = json!({

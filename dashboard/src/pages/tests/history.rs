@@ -237,7 +237,7 @@ fn a_preview_changes_only_the_installs_that_it_includes() {
 fn filters_of_installs_follow_to_the_next_page_the_download_and_the_bulk_change() {
     let page = Page { items: vec![install_of("plain")], next: Some("c".into()) };
     let html = installs(&caller("owner", "a"), &filters("a&b=c"), &page).into_string();
-    let query = "search=a%26b%3Dc&amp;app=a%26b%3Dc&amp;version=2&amp;state=a%26b%3Dc&amp;runner=a%26b%3Dc&amp;attention=true";
+    let query = "search=a%26b%3Dc&amp;app=a%26b%3Dc&amp;version=2&amp;state=a%26b%3Dc&amp;runner=a%26b%3Dc&amp;attention=true&amp;sort=%2Dname";
     for path in ["/ui/installs.csv", "/ui/bulk"] {
         assert!(html.contains(&format!("href=\"{path}?{query}\"")), "{html}");
     }
