@@ -116,8 +116,11 @@ mod tests {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     prune(&layout);
+                    // The other thread waits for the lock by polling.
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             });
+            let _ended = EndOnDrop(&ended);
             for round in 0_u32..200 {
                 let content = round.to_le_bytes();
                 let digest = old_artifact(&layout, &content);
@@ -130,7 +133,15 @@ mod tests {
                     assert!(layout.complete(&digest), "round {round}");
                 }
             }
-            ended.store(true, Ordering::Relaxed);
         });
+    }
+
+    /// Ends the other thread also after a panic.
+    struct EndOnDrop<'a>(&'a AtomicBool);
+
+    impl Drop for EndOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }

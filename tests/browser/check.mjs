@@ -471,6 +471,8 @@ await test("a short id is copied as a whole, and a command without its prompt", 
     return page.getByLabel("Name", { exact: true }).inputValue();
   };
   await page.goto(`${base}/ui/installs?search=no-such-install`);
+  // Otherwise, the list follows the pasted text and replaces the code.
+  await page.locator("form[data-follow]").evaluate((form) => form.removeAttribute("data-follow"));
   check((await copied(page.locator("code.command"))).startsWith("stead installs create"), "the command has its prompt");
   await page.locator("code.command").evaluate((command) => {
     command.replaceWith(Object.assign(document.createElement("code"), { title: "run_0123456789", textContent: "run_…56789" }));

@@ -34,15 +34,17 @@ fn a_build_pins_providers_only_with_the_digests_of_their_registry() {
         ("PATH", path.as_str()),
     ];
     let components = [("web", "acme/modules", "web", None)];
+    let options = ["--no-policy", "--pass-env", "PATH", "--pass-env", "TF_CLI_CONFIG_FILE"];
     // The registry is not reachable, so the lock file would have only the digest of the mirror.
-    let server = Server::up_in(&environment);
+    let server = Server::serve_with("127.0.0.1:0", &[]);
+    let builder = server.build_runner_in(&options, &environment);
     sync(&server, &app(&server, &components));
     let build = &builds(&server)["web"];
     assert!(!files(&server, build).contains_key(LOCK));
     let log =
         stdout_of(server.stead_for_people().args(["jobs", "logs", build["job"].as_str().unwrap()]));
     assert!(log.contains("the module is unpinned: it has no .terraform.lock.hcl"), "{log}");
-    drop(server);
+    drop((builder, server));
 
     let real = stdout_of(
         std::process::Command::new("sh").args(["-c", "command -v terraform tofu | head -1"]),
@@ -52,7 +54,8 @@ fn a_build_pins_providers_only_with_the_digests_of_their_registry() {
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{path}", dir.path().display());
     environment[2].1 = &path;
-    let server = Server::up_in(&environment);
+    let server = Server::serve_with("127.0.0.1:0", &[]);
+    let _builder = server.build_runner_in(&options, &environment);
     sync(&server, &app(&server, &components));
     let files = files(&server, &builds(&server)["web"]);
     let lock = &files[LOCK];

@@ -3,10 +3,14 @@ use std::process::Command;
 
 use super::*;
 
-/// Returns whether the server's layout has the artifact.
-fn has(server: &Server, digest: &Value) -> bool {
+/// Returns the path of an artifact's manifest in the server's layout.
+fn manifest(server: &Server, digest: &Value) -> PathBuf {
     let blobs = server.data().join("registry/shop/web/blobs/sha256");
-    blobs.join(digest.as_str().unwrap().trim_start_matches("sha256:")).exists()
+    blobs.join(digest.as_str().unwrap().trim_start_matches("sha256:"))
+}
+
+fn has(server: &Server, digest: &Value) -> bool {
+    manifest(server, digest).exists()
 }
 
 #[test]
@@ -30,6 +34,10 @@ fn the_server_deletes_only_artifacts_that_no_install_needs() {
     let registry = server.data().join("registry");
     let touch = ["-type", "f", "-exec", "touch", "-d", "2 days ago", "{}", "+"];
     stdout_of(Command::new("find").arg(registry).args(touch));
+    for (version, digest) in artifacts.iter().enumerate() {
+        let age = format!("{} days ago", 9 - version);
+        stdout_of(Command::new("touch").args(["-d", &age]).arg(manifest(&server, digest)));
+    }
 
     server.restart_with(&["--artifact-quota", "1"]);
     until("the retention", Duration::from_secs(60), || !has(&server, &artifacts[2]));
