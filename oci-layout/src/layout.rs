@@ -221,7 +221,7 @@ impl Layout {
 fn create_durably(dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else { return fs::create_dir_all(dir) };
     if dir.is_dir() {
-        // Whoever created it may have been killed before the sync.
+        // The process that created it may have been killed before the sync.
         return File::open(parent)?.sync_all();
     }
     create_durably(parent)?;

@@ -7,6 +7,7 @@
 //! - those that an install has deployed, and had before an apply in progress;
 //! - those of open runs;
 //! - those of a component with a build in progress;
+//! - the two newest of each component;
 //! - those that were pushed or renewed within [`MIN_AGE`]. A use case renews an artifact before it
 //!   commits a use of it. So the use is in the log before the artifact can be deleted.
 //!

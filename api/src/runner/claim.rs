@@ -70,7 +70,7 @@ pub(crate) async fn claim(
 }
 
 /// Fails a job whose manifest the server lost. The runner that claimed it started nothing, so a run
-/// can retry the step with a new manifest. Otherwise the runner would repeat the claim for ever.
+/// can retry the step with a new manifest. Otherwise the runner would repeat the claim endlessly.
 async fn fail_without_manifest(
     app: &App,
     runner: &RunnerCaller,

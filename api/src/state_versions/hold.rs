@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{WRITERS, newest_of_install};
 
-/// States that nobody can add to until the hold ends: an upload of the former host gets an error, and
+/// States without new versions until the hold ends: an upload of the former host gets an error, and
 /// is repeated.
 pub(crate) struct Held {
     tx: Transaction<'static, Postgres>,

@@ -35,7 +35,7 @@ use crate::{
     seed,
 };
 
-/// What the customer has and expects.
+/// Recovery that the customer requests.
 pub(crate) struct Request {
     pub identity: RecoveryIdentity,
     /// Fingerprint of the lost host's keys, from the customer's own records.

@@ -158,7 +158,7 @@ fn options() -> EnrolmentOptions {
     EnrolmentOptions {
         mode: schemas::runner::RunnerMode::Install,
         server: "http://localhost".into(),
-        // A client would try to reach the server for ever. This trust creates none.
+        // A client would try to reach the server without end. This trust creates none.
         trust: crate::tls::Trust::Pem(
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
         ),

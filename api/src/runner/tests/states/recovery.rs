@@ -74,7 +74,7 @@ async fn the_wrapped_seeds_of_an_install_are_offered_to_a_new_host() {
     assert_eq!(offered(&world, &token).await, ["two"]);
     send_seeds(&world, &mut second, json!([wrapped("of second")])).await.ok();
     assert_eq!(offered(&world, &token).await, ["of second"]);
-    // Whoever finds a used token reads nothing.
+    // A used token gives access to nothing.
     offer(&world, &used).await.rejected(409, "enrolment_redeemed");
     // Erased with the install.
     let (id, now) = (install.to_string(), world.app.now());
